@@ -1,14 +1,15 @@
 #include "nextpluggable/bridge/rules.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "nextpluggable/bridge/sizes.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/tensor_shape.h"
@@ -25,37 +26,17 @@ absl::Status Original(Context* context, tf::OpKernel& original) {
   return absl::OkStatus();
 }
 
-// Whether a size of some input depends on values that is not of the first `first` dimensions, nor
-// of the others but the last `last`.
-absl::StatusOr<bool> ComputedBetween(Context* context, int first, int last) {
+// Right where the sizes of the inputs' dimensions from kFirst on are constant, or of the last -kFirst
+// dimensions if it is negative.
+template <int kFirst>
+absl::Status ConstantFrom(Context* context, tf::OpKernel& original) {
   for (int input = 0; input < context->num_inputs(); ++input) {
     const auto kind = context->InputExpression(input).kind();
     if (kind != tf::XlaExpression::Kind::kXlaOp) continue;
     TF_ASSIGN_OR_RETURN(const std::vector<Size> sizes, SizesOf(context, context->Input(input)));
-    const int end = static_cast<int>(sizes.size()) - last;
-    for (int d = first; d < end; ++d) {
-      if (!sizes[static_cast<size_t>(d)].constant) return true;
-    }
-  }
-  return false;
-}
-
-// Right for any number of images, examples, ...: the first dimension.
-absl::Status BatchesOnly(Context* context, tf::OpKernel& original) {
-  TF_ASSIGN_OR_RETURN(const bool more, ComputedBetween(context, 1, 0));
-  return more ? Refuse(context, original) : Original(context, original);
-}
-
-// Right for any number of rows, of matrices: all dimensions but the last, or the last two.
-template <int kInner>
-absl::Status InnerStatic(Context* context, tf::OpKernel& original) {
-  for (int input = 0; input < context->num_inputs(); ++input) {
-    const auto kind = context->InputExpression(input).kind();
-    if (kind != tf::XlaExpression::Kind::kXlaOp) continue;
-    TF_ASSIGN_OR_RETURN(const std::vector<Size> sizes, SizesOf(context, context->Input(input)));
-    const size_t rank = sizes.size();
-    for (size_t d = rank < kInner ? 0 : rank - kInner; d < rank; ++d) {
-      if (!sizes[d].constant) return Refuse(context, original);
+    const int rank = static_cast<int>(sizes.size());
+    for (int d = kFirst < 0 ? std::max(0, rank + kFirst) : kFirst; d < rank; ++d) {
+      if (!sizes[static_cast<size_t>(d)].constant) return Refuse(context, original);
     }
   }
   return Original(context, original);
@@ -135,340 +116,87 @@ absl::Status StatelessRandom(Context* context, tf::OpKernel& original) {
   return same_numbers ? Original(context, original) : Refuse(context, original);
 }
 
-// Ops that TensorFlow's kernels compute element by element, with broadcasts, or that move no
-// element at all.
-constexpr const char* kRight[] = {
-    "Abs",
-    "Acos",
-    "Acosh",
-    "Add",
-    "AddN",
-    "AddV2",
-    "All",
-    "Angle",
-    "Any",
-    "ApproximateEqual",
-    "Asin",
-    "Asinh",
-    "Assert",
-    "AssignAddVariableOp",
-    "AssignSubVariableOp",
-    "AssignVariableOp",
-    "Atan",
-    "Atan2",
-    "Atanh",
-    "BatchMatMul",
-    "BatchMatMulV2",
-    "BatchMatMulV3",
-    "BesselI0e",
-    "BesselI1e",
-    "Betainc",
-    "BiasAdd",
-    "BiasAddGrad",
-    "BiasAddV1",
-    "Bincount",
-    "Bitcast",
-    "BitwiseAnd",
-    "BitwiseOr",
-    "BitwiseXor",
-    "BroadcastGradientArgs",
-    "BroadcastTo",
-    "Bucketize",
-    "Case",
-    "Cast",
-    "Ceil",
-    "CheckNumerics",
-    "ClipByValue",
-    "Complex",
-    "ComplexAbs",
-    "Concat",
-    "ConcatV2",
-    "Conj",
-    "ConjugateTranspose",
-    "Const",
-    "ControlTrigger",
-    "Cos",
-    "Cosh",
-    "Cross",
-    "DenseBincount",
-    "DeviceIndex",
-    "Digamma",
-    "Div",
-    "DivNoNan",
-    "DynamicPartition",
-    "Einsum",
-    "Elu",
-    "EluGrad",
-    "EmptyTensorList",
-    "Equal",
-    "Erf",
-    "Erfc",
-    "Erfinv",
-    "Exp",
-    "ExpandDims",
-    "Expm1",
-    "FakeParam",
-    "FakeQuantWithMinMaxArgs",
-    "FakeQuantWithMinMaxVars",
-    "Fill",
-    "Floor",
-    "FloorDiv",
-    "FloorMod",
-    "Gather",
-    "GatherNd",
-    "GatherV2",
-    "Greater",
-    "GreaterEqual",
-    "Identity",
-    "IdentityN",
-    "If",
-    "Igamma",
-    "IgammaGradA",
-    "Igammac",
-    "Imag",
-    "Inv",
-    "Invert",
-    "IsFinite",
-    "IsInf",
-    "IsNan",
-    "L2Loss",
-    "LeakyRelu",
-    "LeakyReluGrad",
-    "LeftShift",
-    "Less",
-    "LessEqual",
-    "Lgamma",
-    "Log",
-    "Log1p",
-    "LogSoftmax",
-    "LogicalAnd",
-    "LogicalNot",
-    "LogicalOr",
-    "LowerBound",
-    "MatMul",
-    "Max",
-    "Maximum",
-    "Mean",
-    "Min",
-    "Minimum",
-    "Mod",
-    "Mul",
-    "MulNoNan",
-    "Ndtri",
-    "Neg",
-    "NextAfter",
-    "NoOp",
-    "NotEqual",
-    "OneHot",
-    "Pack",
-    "Pad",
-    "PadV2",
-    "PartitionedCall",
-    "PlaceholderWithDefault",
-    "Polygamma",
-    "PopulationCount",
-    "Pow",
-    "PreventGradient",
-    "Prod",
-    "RandomGammaGrad",
-    "RandomStandardNormal",
-    "RandomUniform",
-    "Rank",
-    "ReadVariableOp",
-    "Real",
-    "RealDiv",
-    "Reciprocal",
-    "ReciprocalGrad",
-    "Relu",
-    "Relu6",
-    "Relu6Grad",
-    "ReluGrad",
-    "Reshape",
-    "ResourceGather",
-    "ResourceScatterAdd",
-    "ResourceScatterSub",
-    "ResourceScatterUpdate",
-    "Reverse",
-    "ReverseV2",
-    "RightShift",
-    "Rint",
-    "Round",
-    "Rsqrt",
-    "RsqrtGrad",
-    "ScatterNd",
-    "Select",
-    "SelectV2",
-    "Selu",
-    "SeluGrad",
-    "Shape",
-    "ShapeN",
-    "Sigmoid",
-    "SigmoidGrad",
-    "Sign",
-    "Sin",
-    "Sinh",
-    "Size",
-    "Snapshot",
-    "Softmax",
-    "SoftmaxCrossEntropyWithLogits",
-    "Softplus",
-    "SoftplusGrad",
-    "Softsign",
-    "SoftsignGrad",
-    "SparseMatMul",
-    "SparseSoftmaxCrossEntropyWithLogits",
-    "Split",
-    "SplitV",
-    "Sqrt",
-    "SqrtGrad",
-    "Square",
-    "SquaredDifference",
-    "Squeeze",
-    "StatefulPartitionedCall",
-    "StatelessCase",
-    "StatelessIf",
-    "StatelessRandomGetAlg",
-    "StatelessRandomGetKeyCounter",
-    "StatelessRandomGetKeyCounterAlg",
-    "StatelessRandomNormal",
-    "StatelessRandomUniform",
-    "StatelessTruncatedNormal",
-    "StatelessTruncatedNormalV2",
-    "StatelessWhile",
-    "StopGradient",
-    "Sub",
-    "Sum",
-    "SymbolicGradient",
-    "Tan",
-    "Tanh",
-    "TanhGrad",
-    "TensorListElementShape",
-    "TensorListFromTensor",
-    "TensorListGetItem",
-    "TensorListLength",
-    "TensorListPopBack",
-    "TensorListPushBack",
-    "TensorListReserve",
-    "TensorListSetItem",
-    "TensorListStack",
-    "TensorScatterAdd",
-    "TensorScatterMax",
-    "TensorScatterMin",
-    "TensorScatterSub",
-    "TensorScatterUpdate",
-    "ToBool",
-    "Transpose",
-    "TruncateDiv",
-    "TruncateMod",
-    "TruncatedNormal",
-    "UnsortedSegmentMax",
-    "UnsortedSegmentMin",
-    "UnsortedSegmentProd",
-    "UnsortedSegmentSum",
-    "UpperBound",
-    "VarIsInitializedOp",
-    "VariableShape",
-    "Where",
-    "While",
-    "Xdivy",
-    "XlaDot",
-    "XlaDotV2",
-    "XlaEinsum",
-    "XlaIf",
-    "XlaKeyValueSort",
-    "XlaOptimizationBarrier",
-    "XlaRemoveDynamicDimensionSize",
-    "XlaSetBound",
-    "XlaSetDynamicDimensionSize",
-    "XlaSharding",
-    "XlaSort",
-    "XlaVariadicSort",
-    "XlaWhile",
-    "Xlog1py",
-    "Xlogy",
-    "ZerosLike",
-    "Zeta",
-    "_Arg",
-    "_ArrayToList",
-    "_EagerConst",
-    "_ListToArray",
-    "_Retval",
-    "_UnaryOpsComposition",
+// A rule, and the ops that it is for, with spaces between them.
+struct RuleOfOps {
+  Rule rule;
+  std::string_view ops;
+};
+
+constexpr RuleOfOps kRules[] = {
+    // Computed element by element, with broadcasts, or moving no element at all.
+    {nullptr,
+     "Abs Acos Acosh Add AddN AddV2 All Angle Any ApproximateEqual Asin Asinh Assert "
+     "AssignAddVariableOp AssignSubVariableOp AssignVariableOp Atan Atan2 Atanh BatchMatMul "
+     "BatchMatMulV2 BatchMatMulV3 BesselI0e BesselI1e Betainc BiasAdd BiasAddGrad BiasAddV1 "
+     "Bincount Bitcast BitwiseAnd BitwiseOr BitwiseXor BroadcastGradientArgs BroadcastTo "
+     "Bucketize Case Cast Ceil CheckNumerics ClipByValue Complex ComplexAbs Concat ConcatV2 "
+     "Conj ConjugateTranspose Const ControlTrigger Cos Cosh Cross DenseBincount DeviceIndex "
+     "Digamma Div DivNoNan DynamicPartition Einsum Elu EluGrad EmptyTensorList Equal Erf Erfc "
+     "Erfinv Exp ExpandDims Expm1 FakeParam FakeQuantWithMinMaxArgs FakeQuantWithMinMaxVars "
+     "Fill Floor FloorDiv FloorMod Gather GatherNd GatherV2 Greater GreaterEqual Identity "
+     "IdentityN If Igamma IgammaGradA Igammac Imag Inv Invert IsFinite IsInf IsNan L2Loss "
+     "LeakyRelu LeakyReluGrad LeftShift Less LessEqual Lgamma Log Log1p LogSoftmax LogicalAnd "
+     "LogicalNot LogicalOr LowerBound MatMul Max Maximum Mean Min Minimum Mod Mul MulNoNan "
+     "Ndtri Neg NextAfter NoOp NotEqual OneHot Pack Pad PadV2 PartitionedCall "
+     "PlaceholderWithDefault Polygamma PopulationCount Pow PreventGradient Prod "
+     "RandomGammaGrad RandomStandardNormal RandomUniform Rank ReadVariableOp Real RealDiv "
+     "Reciprocal ReciprocalGrad Relu Relu6 Relu6Grad ReluGrad Reshape ResourceGather "
+     "ResourceScatterAdd ResourceScatterSub ResourceScatterUpdate Reverse ReverseV2 RightShift "
+     "Rint Round Rsqrt RsqrtGrad ScatterNd Select SelectV2 Selu SeluGrad Shape ShapeN Sigmoid "
+     "SigmoidGrad Sign Sin Sinh Size Snapshot Softmax SoftmaxCrossEntropyWithLogits Softplus "
+     "SoftplusGrad Softsign SoftsignGrad SparseMatMul SparseSoftmaxCrossEntropyWithLogits "
+     "Split SplitV Sqrt SqrtGrad Square SquaredDifference Squeeze StatefulPartitionedCall "
+     "StatelessCase StatelessIf StatelessRandomGetAlg StatelessRandomGetKeyCounter "
+     "StatelessRandomGetKeyCounterAlg StatelessRandomNormal StatelessRandomUniform "
+     "StatelessTruncatedNormal StatelessTruncatedNormalV2 StatelessWhile StopGradient Sub Sum "
+     "SymbolicGradient Tan Tanh TanhGrad TensorListElementShape TensorListFromTensor "
+     "TensorListGetItem TensorListLength TensorListPopBack TensorListPushBack "
+     "TensorListReserve TensorListSetItem TensorListStack TensorScatterAdd TensorScatterMax "
+     "TensorScatterMin TensorScatterSub TensorScatterUpdate ToBool Transpose TruncateDiv "
+     "TruncateMod TruncatedNormal UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd "
+     "UnsortedSegmentSum UpperBound VarIsInitializedOp VariableShape Where While Xdivy XlaDot "
+     "XlaDotV2 XlaEinsum XlaIf XlaKeyValueSort XlaOptimizationBarrier "
+     "XlaRemoveDynamicDimensionSize XlaSetBound XlaSetDynamicDimensionSize XlaSharding XlaSort "
+     "XlaVariadicSort XlaWhile Xlog1py Xlogy ZerosLike Zeta _Arg _ArrayToList _EagerConst "
+     "_ListToArray _Retval _UnaryOpsComposition"},
+    // Right for any number of images, examples, ...
+    {ConstantFrom<1>,
+     "AvgPool AvgPool3D AvgPool3DGrad AvgPoolGrad Conv2D Conv2DBackpropFilter "
+     "Conv2DBackpropInput Conv3D Conv3DBackpropFilterV2 Conv3DBackpropInputV2 DepthToSpace "
+     "DepthwiseConv2dNative DepthwiseConv2dNativeBackpropFilter "
+     "DepthwiseConv2dNativeBackpropInput ExtractImagePatches LRN LRNGrad MaxPool MaxPool3D "
+     "MaxPool3DGrad MaxPoolGrad MaxPoolGradV2 MaxPoolV2 ResizeBilinear ResizeBilinearGrad "
+     "ResizeNearestNeighbor SpaceToDepth"},
+    // Right for any number of matrices, or of rows.
+    {ConstantFrom<-2>,
+     "Cholesky FFT2D IFFT2D IRFFT2D MatrixBandPart MatrixDiagPart MatrixDiagPartV2 "
+     "MatrixDiagPartV3 MatrixTriangularSolve RFFT2D"},
+    {ConstantFrom<-1>,
+     "FFT HSVToRGB IFFT IRFFT MatrixDiag MatrixDiagV2 MatrixDiagV3 RFFT RGBToHSV"},
+    {SizesOfFirst, "Cumprod Cumsum CumulativeLogsumexp OnesLike"},
+    {ArgMinMax, "ArgMax ArgMin"},
+    {StatelessRandom, "StatelessRandomNormalV2 StatelessRandomUniformV2"},
+    {Unique, "Unique UniqueV2"},
+    {ConcatOffset, "ConcatOffset"},
+    {EnsureShape, "EnsureShape"},
+    {MirrorPad, "MirrorPad"},
+    {Range, "Range"},
+    {ReverseSequence, "ReverseSequence"},
+    {Roll, "Roll"},
+    {Slice, "Slice"},
+    {StridedSlice, "StridedSlice"},
+    {StridedSliceGrad, "StridedSliceGrad"},
+    {Tile, "Tile"},
+    {TopK, "TopKV2"},
+    {Unpack, "Unpack"},
 };
 
 const std::unordered_map<std::string_view, Rule>& Rules() {
   static const auto* const rules = [] {
-    auto* made = new std::unordered_map<std::string_view, Rule>{
-        {"ArgMax", ArgMinMax},
-        {"ArgMin", ArgMinMax},
-        {"AvgPool", BatchesOnly},
-        {"AvgPool3D", BatchesOnly},
-        {"AvgPool3DGrad", BatchesOnly},
-        {"AvgPoolGrad", BatchesOnly},
-        {"Cholesky", InnerStatic<2>},
-        {"ConcatOffset", ConcatOffset},
-        {"Conv2D", BatchesOnly},
-        {"Conv2DBackpropFilter", BatchesOnly},
-        {"Conv2DBackpropInput", BatchesOnly},
-        {"Conv3D", BatchesOnly},
-        {"Conv3DBackpropFilterV2", BatchesOnly},
-        {"Conv3DBackpropInputV2", BatchesOnly},
-        {"Cumprod", SizesOfFirst},
-        {"Cumsum", SizesOfFirst},
-        {"CumulativeLogsumexp", SizesOfFirst},
-        {"DepthToSpace", BatchesOnly},
-        {"DepthwiseConv2dNative", BatchesOnly},
-        {"DepthwiseConv2dNativeBackpropFilter", BatchesOnly},
-        {"DepthwiseConv2dNativeBackpropInput", BatchesOnly},
-        {"EnsureShape", EnsureShape},
-        {"ExtractImagePatches", BatchesOnly},
-        {"FFT", InnerStatic<1>},
-        {"FFT2D", InnerStatic<2>},
-        {"HSVToRGB", InnerStatic<1>},
-        {"IFFT", InnerStatic<1>},
-        {"IFFT2D", InnerStatic<2>},
-        {"IRFFT", InnerStatic<1>},
-        {"IRFFT2D", InnerStatic<2>},
-        {"LRN", BatchesOnly},
-        {"LRNGrad", BatchesOnly},
-        {"MatrixBandPart", InnerStatic<2>},
-        {"MatrixDiag", InnerStatic<1>},
-        {"MatrixDiagPart", InnerStatic<2>},
-        {"MatrixDiagPartV2", InnerStatic<2>},
-        {"MatrixDiagPartV3", InnerStatic<2>},
-        {"MatrixDiagV2", InnerStatic<1>},
-        {"MatrixDiagV3", InnerStatic<1>},
-        {"MatrixTriangularSolve", InnerStatic<2>},
-        {"MaxPool", BatchesOnly},
-        {"MaxPool3D", BatchesOnly},
-        {"MaxPool3DGrad", BatchesOnly},
-        {"MaxPoolGrad", BatchesOnly},
-        {"MaxPoolGradV2", BatchesOnly},
-        {"MaxPoolV2", BatchesOnly},
-        {"MirrorPad", MirrorPad},
-        {"OnesLike", SizesOfFirst},
-        {"RFFT", InnerStatic<1>},
-        {"RFFT2D", InnerStatic<2>},
-        {"RGBToHSV", InnerStatic<1>},
-        {"Range", Range},
-        {"ResizeBilinear", BatchesOnly},
-        {"ResizeBilinearGrad", BatchesOnly},
-        {"ResizeNearestNeighbor", BatchesOnly},
-        {"ReverseSequence", ReverseSequence},
-        {"Roll", Roll},
-        {"Slice", Slice},
-        {"SpaceToDepth", BatchesOnly},
-        {"StatelessRandomNormalV2", StatelessRandom},
-        {"StatelessRandomUniformV2", StatelessRandom},
-        {"StridedSlice", StridedSlice},
-        {"StridedSliceGrad", StridedSliceGrad},
-        {"Tile", Tile},
-        {"TopKV2", TopK},
-        {"Unique", Unique},
-        {"UniqueV2", Unique},
-        {"Unpack", Unpack},
-    };
-    for (const char* op : kRight) made->emplace(op, nullptr);
+    auto* made = new std::unordered_map<std::string_view, Rule>;
+    for (const auto& [rule, ops] : kRules) {
+      for (const std::string_view op : absl::StrSplit(ops, ' ')) made->emplace(op, rule);
+    }
     return made;
   }();
   return *rules;
