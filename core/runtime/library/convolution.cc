@@ -28,49 +28,33 @@ namespace {
 using onednn::Api;
 using onednn::OwnedMemoryDesc;
 using onednn::OwnedPrimitiveDesc;
+using onednn::StridedArray;
 
 enum class Kind { kForward, kBackwardData, kBackwardWeights };
 
-// One of the three arrays of the forward convolution.
-struct Array {
-  Shape shape;
-  std::vector<int64_t> dimensions;
-  std::vector<int64_t> strides;
-};
-
 struct Problem {
   Kind kind;
-  Array src;
-  Array weights;
-  Array dst;
+  // The three arrays of the forward convolution.
+  StridedArray src;
+  StridedArray weights;
+  StridedArray dst;
   std::vector<int64_t> strides;
   std::vector<int64_t> dilations;  // as oneDNN counts: 0 is dense
   std::vector<int64_t> padding_low;
   std::vector<int64_t> padding_high;
 };
 
-StatusOr<Array> ReadArray(const LibraryAttributes& attributes, const Shape& shape,
-                          const std::string& name) {
-  Array array{shape, {}, {}};
+StatusOr<StridedArray> ReadArray(const LibraryAttributes& attributes, const Shape& shape,
+                                 const std::string& name) {
+  StridedArray array{shape, {}, {}};
   TRIPONT_ASSIGN_OR_RETURN(array.dimensions, attributes.Integers(name + "_dimensions"));
   TRIPONT_ASSIGN_OR_RETURN(array.strides, attributes.Integers(name + "_strides"));
+  const std::string names = StrCat(name, "_dimensions and ", name, "_strides");
   if (array.dimensions.size() < 3 || array.dimensions.size() > 6 ||
       array.strides.size() != array.dimensions.size()) {
-    return InvalidArgument("attributes ", name, "_dimensions and ", name,
-                           "_strides must have the same 3 to 6 numbers");
+    return InvalidArgument("attributes ", names, " must have the same 3 to 6 numbers");
   }
-  int64_t last = 0;
-  for (size_t i = 0; i < array.dimensions.size(); ++i) {
-    int64_t reach = 0;
-    if (array.dimensions[i] < 1 || array.strides[i] < 0 ||
-        __builtin_mul_overflow(array.strides[i], array.dimensions[i] - 1, &reach) ||
-        __builtin_add_overflow(last, reach, &last)) {
-      return InvalidArgument("attributes ", name, "_dimensions and ", name,
-                             "_strides are out of range");
-    }
-  }
-  if (last >= shape.ElementCount())
-    return InvalidArgument("attribute ", name, "_strides reaches outside of ", shape);
+  TRIPONT_RETURN_IF_ERROR(array.CheckReach(names));
   return array;
 }
 
@@ -90,14 +74,8 @@ StatusOr<Kind> ReadKind(const LibraryAttributes& attributes) {
   return InvalidArgument("attribute kind is '", kind, "'");
 }
 
-StatusOr<OwnedMemoryDesc> Layout(const Api& api, const Array& array, bool any) {
-  const onednn::DataType type = onednn::DataTypeOf(array.shape.type);
-  return any ? onednn::AnyDesc(api, type, array.dimensions)
-             : onednn::StridedDesc(api, type, array.dimensions, array.strides);
-}
-
 // Channels last: what oneDNN's best kernels read without a reorder.
-bool IsChannelsLast(const Array& array) {
+bool IsChannelsLast(const StridedArray& array) {
   if (array.dimensions[1] == 1) return true;
   return array.strides[1] == 1;
 }
@@ -105,9 +83,9 @@ bool IsChannelsLast(const Array& array) {
 StatusOr<OwnedPrimitiveDesc> DescribeWith(const Api& api, const Problem& problem, bool any_data,
                                           bool any_weights,
                                           const onednn::OwnedAttributes& attributes) {
-  TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc src, Layout(api, problem.src, any_data));
-  TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc weights, Layout(api, problem.weights, any_weights));
-  TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc dst, Layout(api, problem.dst, any_data));
+  TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc src, problem.src.Layout(api, any_data));
+  TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc weights, problem.weights.Layout(api, any_weights));
+  TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc dst, problem.dst.Layout(api, any_data));
   const int64_t* strides = problem.strides.data();
   const int64_t* dilations = problem.dilations.data();
   const int64_t* low = problem.padding_low.data();
@@ -226,45 +204,31 @@ StatusOr<Problem> ReadProblem(const LibraryCallSignature& signature) {
 }
 
 StatusOr<std::unique_ptr<onednn::Plan>> MakePlan(const Api& api, const Problem& problem,
-                                                 double alpha,
-                                                 const std::vector<onednn::EpilogueStep>& steps,
+                                                 const onednn::Epilogue& epilogue,
                                                  const LibraryCallSignature& signature) {
-  std::vector<onednn::PostOp> post_ops;
-  std::vector<onednn::PlanArray> arrays;
-  if (alpha != 1.0)
-    post_ops.push_back(
-        onednn::PostOp::Elementwise(onednn::Algorithm::kLinear, static_cast<float>(alpha)));
-  for (const onednn::EpilogueStep& step : steps) {
+  onednn::EpilogueOps post_ops(epilogue.alpha);
+  for (const onednn::EpilogueStep& step : epilogue.steps) {
     if (step.kind == onednn::EpilogueStep::Kind::kElementwise) {
-      post_ops.push_back(onednn::PostOp::Elementwise(step.algorithm));
+      post_ops.ops.push_back(onednn::PostOp::Elementwise(step.algorithm));
       continue;
     }
     const Shape& shape = signature.operands[step.operand].shape;
-    Array operand{shape, problem.dst.dimensions, problem.dst.strides};
-    if (step.kind == onednn::EpilogueStep::Kind::kVector) {
-      const int64_t features = operand.dimensions[1];
-      if (shape.ElementCount() != features)
-        return InvalidArgument("bias ", shape, " does not have ", features, " elements");
-      std::fill(operand.dimensions.begin(), operand.dimensions.end(), 1);
-      std::fill(operand.strides.begin(), operand.strides.end(), features);
-      operand.dimensions[1] = features;
-      operand.strides[1] = 1;
-    } else if (shape.ElementCount() != signature.results[0].ElementCount()) {
+    if (step.kind == onednn::EpilogueStep::Kind::kArray &&
+        shape.ElementCount() != signature.results[0].ElementCount()) {
       return InvalidArgument("operand ", step.operand, ", ", shape,
                              ", is not of the result's shape");
     }
-    TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc desc, Layout(api, operand, false));
-    post_ops.push_back(onednn::PostOp::Binary(step.algorithm, desc.get()));
-    arrays.push_back({onednn::ArgPostOp(static_cast<int>(post_ops.size()) - 1), false, step.operand,
-                      std::move(desc)});
+    TRIPONT_ASSIGN_OR_RETURN(const StridedArray operand, problem.dst.OperandOf(step, shape, 1));
+    TRIPONT_RETURN_IF_ERROR(post_ops.Combine(api, step, operand));
   }
   TRIPONT_ASSIGN_OR_RETURN(const onednn::OwnedAttributes primitive_attributes,
-                           onednn::MakeAttributes(api, post_ops));
+                           onednn::MakeAttributes(api, post_ops.ops));
   TRIPONT_ASSIGN_OR_RETURN(OwnedPrimitiveDesc desc, Describe(api, problem, primitive_attributes));
 
-  TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc src, Layout(api, problem.src, false));
-  TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc weights, Layout(api, problem.weights, false));
-  TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc dst, Layout(api, problem.dst, false));
+  TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc src, problem.src.Layout(api));
+  TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc weights, problem.weights.Layout(api));
+  TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc dst, problem.dst.Layout(api));
+  std::vector<onednn::PlanArray>& arrays = post_ops.arrays;
   const void* first = signature.operands[0].constant;
   const void* second = signature.operands[1].constant;
   switch (problem.kind) {
@@ -288,29 +252,18 @@ StatusOr<std::unique_ptr<onednn::Plan>> MakePlan(const Api& api, const Problem& 
 }
 
 StatusOr<std::unique_ptr<LibraryCall>> MakeConvolution(const LibraryCallSignature& signature) {
-  const LibraryAttributes& attributes = signature.attributes;
   if (signature.operands.size() < 2 || signature.results.size() != 1) {
     return InvalidArgument("expected at least 2 operands and 1 result");
   }
   TRIPONT_ASSIGN_OR_RETURN(const Problem problem, ReadProblem(signature));
-  TRIPONT_ASSIGN_OR_RETURN(const double alpha, attributes.FloatOr("alpha", 1.0));
-  std::string text;
-  if (attributes.Has("epilogue")) {
-    TRIPONT_ASSIGN_OR_RETURN(text, attributes.Bytes("epilogue"));
-  }
-  TRIPONT_ASSIGN_OR_RETURN(const std::vector<onednn::EpilogueStep> steps,
-                           onednn::ParseEpilogue(text, 2));
-  TRIPONT_RETURN_IF_ERROR(attributes.CheckAllUsed());
-  if (signature.operands.size() != 2 + onednn::EpilogueOperands(steps)) {
-    return InvalidArgument("expected ", 2 + onednn::EpilogueOperands(steps), " operands");
-  }
-  if (problem.kind != Kind::kForward && (!steps.empty() || alpha != 1.0)) {
+  TRIPONT_ASSIGN_OR_RETURN(const onednn::Epilogue epilogue, onednn::ReadEpilogue(signature));
+  if (problem.kind != Kind::kForward && (!epilogue.steps.empty() || epilogue.alpha != 1.0F)) {
     return InvalidArgument("attributes alpha and epilogue are for kind forward");
   }
 
   TRIPONT_ASSIGN_OR_RETURN(std::unique_ptr<onednn::Plans> plan,
                            onednn::Plans::Create(*signature.backend, [&](const Api& api) {
-                             return MakePlan(api, problem, alpha, steps, signature);
+                             return MakePlan(api, problem, epilogue, signature);
                            }));
   return std::unique_ptr<LibraryCall>(new Convolution(std::move(plan)));
 }

@@ -1,4 +1,5 @@
-// What a gemm or convolution does to its result before storing it: the "epilogue" attribute.
+// What gemm and convolution have in common: strided arrays, and what is done to the result before
+// it is stored: the "epilogue" attribute.
 //
 // The attribute is a list of words separated by spaces, applied in order: "relu", "tanh",
 // "logistic", "gelu_tanh", "gelu_erf" (elementwise), "bias" (adds the next operand, a vector along
@@ -9,7 +10,6 @@
 #define TRIPONT_CORE_RUNTIME_LIBRARY_EPILOGUE_H_
 
 #include <cstddef>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -24,12 +24,41 @@ struct EpilogueStep {
   size_t operand = 0;  // kVector, kArray: number of the library call's operand
 };
 
-// The steps of `text` when the first operand they may use is number `first_operand`.
-// INVALID_ARGUMENT for an unknown word.
-StatusOr<std::vector<EpilogueStep>> ParseEpilogue(std::string_view text, size_t first_operand);
+struct Epilogue {
+  float alpha = 1.0F;
+  std::vector<EpilogueStep> steps;  // whose operands are those of the call from the third on
+};
 
-// Number of operands that the steps use.
-size_t EpilogueOperands(const std::vector<EpilogueStep>& steps);
+// Reads the attributes "alpha" and "epilogue", the last of a call. INVALID_ARGUMENT for an unknown
+// word, attributes that nothing has read, and another number of operands than the steps use.
+StatusOr<Epilogue> ReadEpilogue(const LibraryCallSignature& signature);
+
+// An array of a contraction: where its elements lie in the operand's or result's memory.
+struct StridedArray {
+  Shape shape;
+  std::vector<int64_t> dimensions;
+  std::vector<int64_t> strides;
+
+  // INVALID_ARGUMENT if elements lie outside of the memory; `attributes` name the strides.
+  Status CheckReach(std::string_view attributes) const;
+  // With `any`, in a layout of the primitive's choice.
+  StatusOr<OwnedMemoryDesc> Layout(const Api& api, bool any = false) const;
+  // A step's operand `given` where this is the result: a vector along `dimension`, or an array whose
+  // elements lie as the result's do. INVALID_ARGUMENT for a vector of another length.
+  StatusOr<StridedArray> OperandOf(const EpilogueStep& step, const Shape& given,
+                                   size_t dimension) const;
+};
+
+// The operations after a primitive's own, and the arrays that they read.
+struct EpilogueOps {
+  std::vector<PostOp> ops;
+  std::vector<PlanArray> arrays;
+
+  explicit EpilogueOps(float alpha) {
+    if (alpha != 1.0F) ops.push_back(PostOp::Elementwise(Algorithm::kLinear, alpha));
+  }
+  Status Combine(const Api& api, const EpilogueStep& step, const StridedArray& operand);
+};
 
 }  // namespace tripont::onednn
 

@@ -27,45 +27,27 @@ namespace {
 using onednn::Api;
 using onednn::OwnedMemoryDesc;
 using onednn::OwnedPrimitiveDesc;
+using onednn::StridedArray;
 
-// A matrix of the problem: where its elements lie in the operand's or result's memory.
-struct Matrix {
-  Shape shape;
-  std::vector<int64_t> dimensions;
-  std::vector<int64_t> strides;
-};
-
-StatusOr<Matrix> ReadMatrix(const LibraryCallSignature& signature, const Shape& shape,
-                            std::vector<int64_t> dimensions, std::string_view strides_name) {
-  Matrix matrix{shape, std::move(dimensions), {}};
-  TRIPONT_ASSIGN_OR_RETURN(matrix.strides, signature.attributes.Integers(strides_name));
+StatusOr<StridedArray> ReadMatrix(const LibraryCallSignature& signature, const Shape& shape,
+                                  std::vector<int64_t> dimensions, std::string_view name) {
+  StridedArray matrix{shape, std::move(dimensions), {}};
+  TRIPONT_ASSIGN_OR_RETURN(matrix.strides, signature.attributes.Integers(name));
   if (matrix.strides.size() != matrix.dimensions.size()) {
-    return InvalidArgument("attribute ", strides_name, " has ", matrix.strides.size(),
-                           " numbers, not ", matrix.dimensions.size());
+    return InvalidArgument("attribute ", name, " has ", matrix.strides.size(), " numbers, not ",
+                           matrix.dimensions.size());
   }
-  int64_t last = 0;
-  for (size_t i = 0; i < matrix.strides.size(); ++i) {
-    int64_t reach = 0;
-    if (matrix.strides[i] < 0 ||
-        __builtin_mul_overflow(matrix.strides[i], matrix.dimensions[i] - 1, &reach) ||
-        __builtin_add_overflow(last, reach, &last)) {
-      return InvalidArgument("attribute ", strides_name, " is out of range");
-    }
-  }
-  if (last >= shape.ElementCount()) {
-    return InvalidArgument("attribute ", strides_name, " reaches outside of ", shape);
-  }
+  TRIPONT_RETURN_IF_ERROR(matrix.CheckReach(name));
   return matrix;
 }
 
 // The matrix product with its epilogue, checked.
 struct Problem {
-  Matrix lhs;
-  Matrix rhs;
-  Matrix result;
-  float alpha;
-  std::vector<onednn::EpilogueStep> steps;
-  std::vector<Matrix> step_operands;  // of the steps that have one, in order
+  StridedArray lhs;
+  StridedArray rhs;
+  StridedArray result;
+  onednn::Epilogue epilogue;
+  std::vector<StridedArray> step_operands;  // of the steps that have one, in order
   const void* lhs_constant;
   const void* rhs_constant;
 };
@@ -104,17 +86,12 @@ class Gemm final : public LibraryCall {
   std::unique_ptr<onednn::Plans> in_place_;  // for that case; may be null
 };
 
-StatusOr<OwnedMemoryDesc> Layout(const Api& api, const Matrix& matrix, bool any) {
-  const onednn::DataType type = onednn::DataTypeOf(matrix.shape.type);
-  return any ? onednn::AnyDesc(api, type, matrix.dimensions)
-             : onednn::StridedDesc(api, type, matrix.dimensions, matrix.strides);
-}
-
 // Tries the operands where they lie first; where oneDNN has only its reference implementation for
 // that, layouts of its choice. A constant right-hand side is packed once, so there its choice comes
 // first.
-StatusOr<OwnedPrimitiveDesc> Describe(const Api& api, const Matrix& lhs, const Matrix& rhs,
-                                      const Matrix& result, bool constant_rhs,
+StatusOr<OwnedPrimitiveDesc> Describe(const Api& api, const StridedArray& lhs,
+                                      const StridedArray& rhs, const StridedArray& result,
+                                      bool constant_rhs,
                                       const onednn::OwnedAttributes& attributes) {
   struct Attempt {
     bool any_lhs, any_rhs, any_result;
@@ -124,10 +101,10 @@ StatusOr<OwnedPrimitiveDesc> Describe(const Api& api, const Matrix& lhs, const M
   OwnedPrimitiveDesc best;
   Status failure;
   for (size_t i = constant_rhs ? 1 : 0; i < kAttempts.size(); ++i) {
-    TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc lhs_desc, Layout(api, lhs, kAttempts[i].any_lhs));
-    TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc rhs_desc, Layout(api, rhs, kAttempts[i].any_rhs));
+    TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc lhs_desc, lhs.Layout(api, kAttempts[i].any_lhs));
+    TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc rhs_desc, rhs.Layout(api, kAttempts[i].any_rhs));
     TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc result_desc,
-                             Layout(api, result, kAttempts[i].any_result));
+                             result.Layout(api, kAttempts[i].any_result));
     onednn::PrimitiveDesc created = nullptr;
     Status status = onednn::Check(
         api.matmul_primitive_desc_create(&created, api.engine, lhs_desc.get(), rhs_desc.get(),
@@ -151,38 +128,30 @@ StatusOr<std::unique_ptr<onednn::Plan>> MakePlan(const Api& api, const Problem& 
                                                  bool in_place) {
   using onednn::PostOp;
   TRIPONT_RETURN_IF_ERROR(onednn::CheckInstructions(api, problem.lhs.shape.type));
-  std::vector<PostOp> post_ops;
-  std::vector<onednn::PlanArray> arrays;
-  if (problem.alpha != 1.0F) {
-    post_ops.push_back(PostOp::Elementwise(onednn::Algorithm::kLinear, problem.alpha));
-  }
+  onednn::EpilogueOps post_ops(problem.epilogue.alpha);
+  const std::vector<onednn::EpilogueStep>& steps = problem.epilogue.steps;
   size_t next = 0;
-  for (size_t i = 0; i < problem.steps.size(); ++i) {
-    const onednn::EpilogueStep& step = problem.steps[i];
-    if (step.kind == onednn::EpilogueStep::Kind::kElementwise) {
-      post_ops.push_back(PostOp::Elementwise(step.algorithm));
-    } else if (in_place && i + 1 == problem.steps.size()) {
-      post_ops.push_back(PostOp::Sum());
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (steps[i].kind == onednn::EpilogueStep::Kind::kElementwise) {
+      post_ops.ops.push_back(PostOp::Elementwise(steps[i].algorithm));
+    } else if (in_place && i + 1 == steps.size()) {
+      post_ops.ops.push_back(PostOp::Sum());
     } else {
-      TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc desc,
-                               Layout(api, problem.step_operands[next++], false));
-      post_ops.push_back(PostOp::Binary(step.algorithm, desc.get()));
-      arrays.push_back({onednn::ArgPostOp(static_cast<int>(post_ops.size()) - 1), false,
-                        step.operand, std::move(desc)});
+      TRIPONT_RETURN_IF_ERROR(post_ops.Combine(api, steps[i], problem.step_operands[next++]));
     }
   }
   TRIPONT_ASSIGN_OR_RETURN(const onednn::OwnedAttributes attributes,
-                           onednn::MakeAttributes(api, post_ops));
+                           onednn::MakeAttributes(api, post_ops.ops));
   TRIPONT_ASSIGN_OR_RETURN(OwnedPrimitiveDesc desc,
                            Describe(api, problem.lhs, problem.rhs, problem.result,
                                     problem.rhs_constant != nullptr, attributes));
-  TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc lhs, Layout(api, problem.lhs, false));
-  TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc rhs, Layout(api, problem.rhs, false));
-  TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc result, Layout(api, problem.result, false));
-  arrays.push_back({onednn::kArgSource, false, 0, std::move(lhs), problem.lhs_constant});
-  arrays.push_back({onednn::kArgWeights, false, 1, std::move(rhs), problem.rhs_constant});
-  arrays.push_back({onednn::kArgDestination, true, 0, std::move(result)});
-  return onednn::Plan::Create(api, std::move(desc), std::move(arrays));
+  TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc lhs, problem.lhs.Layout(api));
+  TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc rhs, problem.rhs.Layout(api));
+  TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc result, problem.result.Layout(api));
+  post_ops.arrays.push_back({onednn::kArgSource, false, 0, std::move(lhs), problem.lhs_constant});
+  post_ops.arrays.push_back({onednn::kArgWeights, false, 1, std::move(rhs), problem.rhs_constant});
+  post_ops.arrays.push_back({onednn::kArgDestination, true, 0, std::move(result)});
+  return onednn::Plan::Create(api, std::move(desc), std::move(post_ops.arrays));
 }
 
 StatusOr<Problem> ReadProblem(const LibraryCallSignature& signature) {
@@ -212,32 +181,16 @@ StatusOr<Problem> ReadProblem(const LibraryCallSignature& signature) {
                                                    dimensions(k, n), "rhs_strides"));
   TRIPONT_ASSIGN_OR_RETURN(problem.result,
                            ReadMatrix(signature, signature.results[0], sizes, "result_strides"));
-  TRIPONT_ASSIGN_OR_RETURN(const double alpha, attributes.FloatOr("alpha", 1.0));
-  problem.alpha = static_cast<float>(alpha);
-  std::string text;
-  if (attributes.Has("epilogue")) {
-    TRIPONT_ASSIGN_OR_RETURN(text, attributes.Bytes("epilogue"));
-  }
-  TRIPONT_ASSIGN_OR_RETURN(problem.steps, onednn::ParseEpilogue(text, 2));
-  TRIPONT_RETURN_IF_ERROR(attributes.CheckAllUsed());
-  if (signature.operands.size() != 2 + onednn::EpilogueOperands(problem.steps)) {
-    return InvalidArgument("expected ", 2 + onednn::EpilogueOperands(problem.steps), " operands");
-  }
-  for (const onednn::EpilogueStep& step : problem.steps) {
+  TRIPONT_ASSIGN_OR_RETURN(problem.epilogue, onednn::ReadEpilogue(signature));
+  for (const onednn::EpilogueStep& step : problem.epilogue.steps) {
     if (step.kind == onednn::EpilogueStep::Kind::kElementwise) continue;
     const Shape& shape = signature.operands[step.operand].shape;
-    Matrix operand{shape, problem.result.dimensions, problem.result.strides};
-    if (step.kind == onednn::EpilogueStep::Kind::kVector) {
-      std::fill(operand.dimensions.begin(), operand.dimensions.end() - 1, 1);
-      std::fill(operand.strides.begin(), operand.strides.end(), n);
-      operand.strides.back() = 1;
-      if (shape.ElementCount() != n) {
-        return InvalidArgument("bias ", shape, " does not have ", n, " elements");
-      }
-    } else if (!(shape == signature.results[0])) {
+    if (step.kind == onednn::EpilogueStep::Kind::kArray && !(shape == signature.results[0])) {
       return InvalidArgument("operand ", step.operand, ", ", shape,
                              ", is not of the result's shape");
     }
+    TRIPONT_ASSIGN_OR_RETURN(StridedArray operand,
+                             problem.result.OperandOf(step, shape, sizes.size() - 1));
     problem.step_operands.push_back(std::move(operand));
   }
   return problem;
@@ -256,9 +209,10 @@ StatusOr<std::unique_ptr<LibraryCall>> MakeGemm(const LibraryCallSignature& sign
   TRIPONT_ASSIGN_OR_RETURN(std::unique_ptr<onednn::Plans> plan, make_plans(false));
   size_t added = 0;
   std::unique_ptr<onednn::Plans> in_place;
-  if (!problem.steps.empty() && problem.steps.back().kind == onednn::EpilogueStep::Kind::kArray &&
-      problem.steps.back().algorithm == onednn::Algorithm::kBinaryAdd) {
-    added = problem.steps.back().operand;
+  const std::vector<onednn::EpilogueStep>& steps = problem.epilogue.steps;
+  if (!steps.empty() && steps.back().kind == onednn::EpilogueStep::Kind::kArray &&
+      steps.back().algorithm == onednn::Algorithm::kBinaryAdd) {
+    added = steps.back().operand;
     // Without this plan, or when it would not add to the caller's memory, the call makes a copy.
     StatusOr<std::unique_ptr<onednn::Plans>> sum = make_plans(true);
     if (sum.ok() && !(*sum)->StagesOutputs()) in_place = std::move(*sum);
