@@ -11,6 +11,7 @@
 
 namespace tripont::python {
 namespace py = pybind11;
+using namespace pybind11::literals;  // "name"_a
 namespace {
 
 PyObject* status_error = nullptr;
@@ -144,15 +145,11 @@ py::tuple DimensionsTuple(const Dimensions& dimensions) {
 }
 
 py::dict StatsDict(const AllocatorStats& stats) {
-  py::dict dict;
-  dict["bytes_in_use"] = stats.bytes_in_use;
-  dict["peak_bytes_in_use"] = stats.peak_bytes_in_use;
-  dict["num_allocs"] = stats.num_allocs;
-  dict["largest_alloc_size"] = stats.largest_alloc_size;
-  dict["bytes_limit"] = stats.bytes_limit;
-  dict["bytes_cached"] = stats.bytes_cached;
-  dict["bytes_reserved"] = stats.bytes_reserved;
-  return dict;
+  return py::dict(
+      "bytes_in_use"_a = stats.bytes_in_use, "peak_bytes_in_use"_a = stats.peak_bytes_in_use,
+      "num_allocs"_a = stats.num_allocs, "largest_alloc_size"_a = stats.largest_alloc_size,
+      "bytes_limit"_a = stats.bytes_limit, "bytes_cached"_a = stats.bytes_cached,
+      "bytes_reserved"_a = stats.bytes_reserved);
 }
 
 }  // namespace tripont::python

@@ -28,6 +28,7 @@
 
 namespace tripont::python {
 namespace py = pybind11;
+using namespace pybind11::literals;  // "name"_a
 namespace {
 
 // Options values may be str, int, float or bool, as JAX passes them.
@@ -101,11 +102,9 @@ py::tuple CompileProgram(Client& client, const std::string& program, const std::
 py::list DescribeValues(const std::vector<schema::Value>& values) {
   py::list list;
   for (const schema::Value& value : values) {
-    py::dict dict;
-    dict["dtype"] = std::string(TypeName(value.shape.type));
-    dict["dimensions"] = DimensionsTuple(value.shape.dimensions);
-    dict["memory_kind"] = value.memory_kind;
-    list.append(dict);
+    list.append(py::dict("dtype"_a = std::string(TypeName(value.shape.type)),
+                         "dimensions"_a = DimensionsTuple(value.shape.dimensions),
+                         "memory_kind"_a = value.memory_kind));
   }
   return list;
 }
@@ -113,31 +112,20 @@ py::list DescribeValues(const std::vector<schema::Value>& values) {
 py::dict DescribeExecutable(const Executable& executable) {
   const Artifact& artifact = executable.artifact();
   const ExecutableMemoryStats& memory = executable.memory_stats();
-  py::dict dict;
-  dict["name"] = artifact.name;
-  dict["target"] = artifact.target;
-  dict["triple"] = artifact.triple;
-  dict["cpu"] = artifact.cpu;
-  dict["cpu_features"] = artifact.cpu_features;
-  dict["compiler_version"] = artifact.compiler_version;
-  dict["fingerprint"] = artifact.fingerprint;
-  dict["num_replicas"] = artifact.num_replicas;
-  dict["num_partitions"] = artifact.num_partitions;
-  dict["parameters"] = DescribeValues(artifact.parameters);
-  dict["results"] = DescribeValues(artifact.results);
-  dict["donatable_parameters"] = artifact.donatable_parameters;
-  dict["flops"] = artifact.costs.flops;
-  dict["transcendentals"] = artifact.costs.transcendentals;
-  dict["bytes_accessed"] = artifact.costs.bytes_accessed;
-  dict["cost_ns"] = executable.cost_ns();
-  dict["generated_code_size"] = memory.generated_code_size;
-  dict["argument_size"] = memory.argument_size;
-  dict["output_size"] = memory.output_size;
-  dict["alias_size"] = memory.alias_size;
-  dict["temp_size"] = memory.temp_size;
-  dict["constant_size"] = memory.constant_size;
-  dict["thunks"] = executable.ThunkSequenceText();
-  return dict;
+  return py::dict(
+      "name"_a = artifact.name, "target"_a = artifact.target, "triple"_a = artifact.triple,
+      "cpu"_a = artifact.cpu, "cpu_features"_a = artifact.cpu_features,
+      "compiler_version"_a = artifact.compiler_version, "fingerprint"_a = artifact.fingerprint,
+      "num_replicas"_a = artifact.num_replicas, "num_partitions"_a = artifact.num_partitions,
+      "parameters"_a = DescribeValues(artifact.parameters),
+      "results"_a = DescribeValues(artifact.results),
+      "donatable_parameters"_a = artifact.donatable_parameters, "flops"_a = artifact.costs.flops,
+      "transcendentals"_a = artifact.costs.transcendentals,
+      "bytes_accessed"_a = artifact.costs.bytes_accessed, "cost_ns"_a = executable.cost_ns(),
+      "generated_code_size"_a = memory.generated_code_size,
+      "argument_size"_a = memory.argument_size, "output_size"_a = memory.output_size,
+      "alias_size"_a = memory.alias_size, "temp_size"_a = memory.temp_size,
+      "constant_size"_a = memory.constant_size, "thunks"_a = executable.ThunkSequenceText());
 }
 
 std::vector<Ref<Buffer>> Execute(Executable& executable, Device* device,
@@ -170,13 +158,9 @@ py::list Run(Executable& executable, Device* device, const std::vector<py::objec
 
 py::dict CacheCounters() {
   const ArtifactCacheCounters counters = ArtifactCache::counters();
-  py::dict dict;
-  dict["hits"] = counters.hits;
-  dict["misses"] = counters.misses;
-  dict["writes"] = counters.writes;
-  dict["corrupted"] = counters.corrupted;
-  dict["evicted"] = counters.evicted;
-  return dict;
+  return py::dict("hits"_a = counters.hits, "misses"_a = counters.misses,
+                  "writes"_a = counters.writes, "corrupted"_a = counters.corrupted,
+                  "evicted"_a = counters.evicted);
 }
 
 const BackendRegistration& BackendOf(const std::string& name) {
@@ -188,15 +172,10 @@ const BackendRegistration& BackendOf(const std::string& name) {
 py::list Backends() {
   py::list list;
   for (const BackendRegistration* const backend : RegisteredBackends()) {
-    py::dict dict;
-    dict["name"] = backend->name;
-    dict["title"] = backend->title;
-    dict["choices"] = backend->choices;
-    dict["device_option"] = backend->device_option;
-    dict["kernel_format"] = backend->kernel_format;
-    dict["install"] = backend->install;
-    dict["lists_devices"] = backend->list != nullptr;
-    list.append(dict);
+    list.append(py::dict("name"_a = backend->name, "title"_a = backend->title,
+                         "choices"_a = backend->choices, "device_option"_a = backend->device_option,
+                         "kernel_format"_a = backend->kernel_format, "install"_a = backend->install,
+                         "lists_devices"_a = backend->list != nullptr));
   }
   return list;
 }
@@ -227,16 +206,12 @@ std::vector<size_t> ChooseDevices(
 }
 
 py::dict WorkerCounters() {
-  py::dict dict;
   Core* const core = Core::GetIfCreated();
   const CompileWorkerCounters counters =
       core == nullptr ? CompileWorkerCounters() : core->workers().counters();
-  dict["started"] = counters.started;
-  dict["alive"] = counters.alive;
-  dict["compiles"] = counters.compiles;
-  dict["reused"] = counters.reused;
-  dict["deaths"] = counters.deaths;
-  return dict;
+  return py::dict("started"_a = counters.started, "alive"_a = counters.alive,
+                  "compiles"_a = counters.compiles, "reused"_a = counters.reused,
+                  "deaths"_a = counters.deaths);
 }
 
 std::vector<pid_t> WorkerProcesses() {
@@ -283,14 +258,14 @@ void DefineDevice(py::module_& m) {
                                  kinds.emplace_back(memory->kind_name());
                                return kinds;
                              })
-      .def("memory_stats", &MemoryStats, py::arg("kind") = "device",
+      .def("memory_stats", &MemoryStats, "kind"_a = "device",
            "Statistics of one of its memories, in bytes.")
       .def(
           "trim",
           [](const Device& device, const std::string& kind) {
             FindMemory(device, kind)->allocator().Trim();
           },
-          py::arg("kind") = "device", "Gives memory kept for reuse back to the system.")
+          "kind"_a = "device", "Gives memory kept for reuse back to the system.")
       .def(
           "synchronize", [](Device& device) { device.stream().Synchronize(); },
           py::call_guard<py::gil_scoped_release>(),
@@ -303,7 +278,7 @@ void DefineDevice(py::module_& m) {
 void DefineClient(py::module_& m) {
   py::class_<Client, Ref<Client>>(m, "Client",
                                   "A view of the process's core, with options of its own.")
-      .def(py::init(&MakeClient), py::arg("options") = std::map<std::string, OptionValue>(),
+      .def(py::init(&MakeClient), "options"_a = std::map<std::string, OptionValue>(),
            "options: names and values as `options()` lists them; they go over the environment.")
       .def_property_readonly("devices",
                              [](const Client& client) {
@@ -312,9 +287,8 @@ void DefineClient(py::module_& m) {
                                  list.append(py::cast(device, py::return_value_policy::reference));
                                return list;
                              })
-      .def("compile", &CompileProgram, py::arg("program"), py::arg("format") = "mlir",
-           py::arg("compile_options") = py::bytes(""),
-           py::arg("options") = std::map<std::string, OptionValue>(),
+      .def("compile", &CompileProgram, "program"_a, "format"_a = "mlir",
+           "compile_options"_a = py::bytes(""), "options"_a = std::map<std::string, OptionValue>(),
            "(artifact bytes, whether they came from the on-disk cache). format: \"mlir\" or "
            "\"hlo\".")
       .def(
@@ -322,7 +296,7 @@ void DefineClient(py::module_& m) {
           [](const Client& client, const py::bytes& artifact) {
             return Load(artifact, client.core().backend());
           },
-          py::arg("artifact"),
+          "artifact"_a,
           "The Executable of an artifact, for the client's devices. Raises StatusError for bytes "
           "that are damaged or do not fit them.")
       .def_property_readonly("cache_folder", [](Client& client) { return client.cache().folder(); })
@@ -338,8 +312,7 @@ void DefineBuffer(py::module_& m) {
           [](const py::array& array, Device& device, const std::string& kind) {
             return BufferFromArray(FindMemory(device, kind), array);
           },
-          py::arg("array"), py::arg("device"), py::arg("memory_kind") = "device",
-          "A copy of a NumPy array.")
+          "array"_a, "device"_a, "memory_kind"_a = "device", "A copy of a NumPy array.")
       .def("numpy", &ArrayFromBuffer, "A NumPy array with a copy of the content. Waits for it.")
       .def_property_readonly(
           "dtype", [](const Buffer& buffer) { return std::string(TypeName(buffer.shape().type)); })
@@ -366,7 +339,7 @@ void DefineBuffer(py::module_& m) {
             // Waits if the device's queue is full, perhaps of calls of Python functions.
             return Value(WithoutGil([&] { return buffer.CopyToMemory(memory); }));
           },
-          py::arg("device"), py::arg("memory_kind") = "device")
+          "device"_a, "memory_kind"_a = "device")
       .def(
           "pointer",
           [](const Buffer& buffer) { return reinterpret_cast<uintptr_t>(buffer.data()); },
@@ -383,7 +356,7 @@ void DefineBuffer(py::module_& m) {
 void DefineExecutable(py::module_& m) {
   py::class_<Executable, Ref<Executable>>(m, "Executable", "A compiled program, ready to run.")
       .def_static(
-          "load", &LoadForThisProcess, py::arg("artifact"),
+          "load", &LoadForThisProcess, "artifact"_a,
           "For the devices that the process uses. If it uses none yet, this opens those that "
           "the environment names, and later clients cannot choose others (Client.load is "
           "for them). Raises StatusError for bytes that are damaged or do not fit the "
@@ -394,12 +367,11 @@ void DefineExecutable(py::module_& m) {
           [](const Executable& e) { return py::bytes(std::string(e.artifact().program)); },
           "The optimised HLO, as HloModuleProto bytes; may be empty.")
       .def("describe", &DescribeExecutable, "Everything that `tripont inspect` shows.")
-      .def("execute", &Execute, py::arg("device"), py::arg("arguments"),
-           py::arg("non_donatable") = std::vector<int64_t>(),
+      .def("execute", &Execute, "device"_a, "arguments"_a,
+           "non_donatable"_a = std::vector<int64_t>(),
            "Buffers in, buffers out. Donatable parameters that are not listed in non_donatable are "
            "donated.")
-      .def("run", &Run, py::arg("device"), py::arg("arrays"),
-           "NumPy arrays (or scalars) in, NumPy arrays out.");
+      .def("run", &Run, "device"_a, "arrays"_a, "NumPy arrays (or scalars) in, NumPy arrays out.");
 }
 
 // What this process has: options, the CPU, libraries.
@@ -430,12 +402,12 @@ void DefineBackends(py::module_& m) {
         "The registered kinds of devices, as dictionaries: host, which is the first, and what "
         "TRIPONT_DEVICE can name besides.");
   m.def(
-      "load_backends", [](const std::string& paths) { Check(LoadBackends(paths)); },
-      py::arg("paths"), "Registers the backends of shared libraries, as TRIPONT_BACKENDS does.");
-  m.def("list_devices", &ListDevices, py::arg("backend"), py::arg("python"),
+      "load_backends", [](const std::string& paths) { Check(LoadBackends(paths)); }, "paths"_a,
+      "Registers the backends of shared libraries, as TRIPONT_BACKENDS does.");
+  m.def("list_devices", &ListDevices, "backend"_a, "python"_a,
         "The devices of a backend: [(description, {name: value}), ...]. python: the interpreter "
         "whose environment may hold their runtime. Raises StatusError UNAVAILABLE without one.");
-  m.def("choose_devices", &ChooseDevices, py::arg("backend"), py::arg("choice"), py::arg("devices"),
+  m.def("choose_devices", &ChooseDevices, "backend"_a, "choice"_a, "devices"_a,
         "The numbers of the devices, among those that list_devices gave, that a choice means: "
         "\"gpu\" of TRIPONT_DEVICE=sycl:gpu, or \"\". Raises StatusError NOT_FOUND.");
 }
@@ -456,7 +428,7 @@ void DefineCompiles(py::module_& m) {
   m.def(
       "find_python",
       [](const std::string& python) { return Value(WorkerInterpreter::FindPython(python)); },
-      py::arg("python") = "", "The interpreter that compile workers run on.");
+      "python"_a = "", "The interpreter that compile workers run on.");
   m.def("worker_counters", &WorkerCounters);
   m.def(
       "end_compiles",

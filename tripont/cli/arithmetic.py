@@ -13,42 +13,23 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-import ml_dtypes
 import numpy as np
+
+from tripont.core.compiler.ir import dtypes
+from tripont.core.compiler.ir.dtypes import DType
 
 Array = np.ndarray[Any, Any]
 
-# StableHLO's name -> NumPy's type, and the type of products and convolutions: every element type of a parameter.
-TYPES: Final[dict[str, tuple[Any, str]]] = {
-    "i1": (np.bool_, "i1"),
-    "i2": (ml_dtypes.int2, "i32"),
-    "i4": (ml_dtypes.int4, "i32"),
-    "i8": (np.int8, "i32"),
-    "i16": (np.int16, "i32"),
-    "i32": (np.int32, "i32"),
-    "i64": (np.int64, "i64"),
-    "ui2": (ml_dtypes.uint2, "i32"),
-    "ui4": (ml_dtypes.uint4, "i32"),
-    "ui8": (np.uint8, "i32"),
-    "ui16": (np.uint16, "i32"),
-    "ui32": (np.uint32, "ui32"),
-    "ui64": (np.uint64, "ui64"),
-    "f64": (np.float64, "f64"),
-    "f32": (np.float32, "f32"),
-    "f16": (np.float16, "f16"),
-    "bf16": (ml_dtypes.bfloat16, "bf16"),
-    "f4E2M1FN": (ml_dtypes.float4_e2m1fn, "f32"),
-    "f8E3M4": (ml_dtypes.float8_e3m4, "f32"),
-    "f8E4M3": (ml_dtypes.float8_e4m3, "f32"),
-    "f8E4M3FN": (ml_dtypes.float8_e4m3fn, "f32"),
-    "f8E4M3B11FNUZ": (ml_dtypes.float8_e4m3b11fnuz, "f32"),
-    "f8E4M3FNUZ": (ml_dtypes.float8_e4m3fnuz, "f32"),
-    "f8E5M2": (ml_dtypes.float8_e5m2, "f32"),
-    "f8E5M2FNUZ": (ml_dtypes.float8_e5m2fnuz, "f32"),
-    "f8E8M0FNU": (ml_dtypes.float8_e8m0fnu, "f32"),
-    "complex<f32>": (np.complex64, "complex<f32>"),
-    "complex<f64>": (np.complex128, "complex<f64>"),
-}
+
+def _sum_type(dtype: DType) -> DType:
+    """The type of products and convolutions."""
+    if dtype.is_complex or dtype is dtypes.PRED or dtype.bits >= (16 if dtype.is_float else 32):
+        return dtype
+    return dtypes.F32 if dtype.is_float else dtypes.S32
+
+
+# StableHLO's name of every element type of a parameter -> NumPy's type, and the type of products and convolutions.
+TYPES: Final = {d.mlir: (d.numpy, _sum_type(d).mlir) for d in dtypes.ALL}
 # Past the sizes from which products and convolutions are library calls.
 M, K, N = 96, 80, 88
 IMAGE, KERNEL, CONVOLVED = (2, 12, 12, 8), (3, 3, 8, 8), (2, 10, 10, 8)
@@ -326,7 +307,7 @@ def peak_flops(threads: int, rounds: int = 1 << 15, budget: float = 0.06) -> flo
 
 def kernels() -> list[str]:
     """What computes large products and convolutions on this CPU, as the compiler's tables say, in words."""
-    from tripont.core.compiler.ir import dtypes, hlo
+    from tripont.core.compiler.ir import hlo
     from tripont.core.compiler.passes.library.convolution_costs import prefers_generated
     from tripont.core.compiler.passes.library.gemm import form_of, way_of
     from tripont.core.compiler.targets.host import for_cpu

@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -265,18 +266,16 @@ def _form(instruction: Instruction, index: int) -> tuple[bool, bool]:
     return instruction.opcode == "conditional", False
 
 
+@dataclass(eq=False)
 class _ComputationWriter:
     """Writes one computation in one form."""
 
-    def __init__(
-        self, module: _ModuleWriter, computation: Computation, takes_tuple: bool, gives_tuple: bool
-    ) -> None:
-        self.module = module
-        self.computation = computation
-        self.takes_tuple = takes_tuple
-        self.gives_tuple = gives_tuple
-        self.ids: dict[Instruction, int] = {}
-        self.parts: list[bytes] = []
+    module: _ModuleWriter
+    computation: Computation
+    takes_tuple: bool
+    gives_tuple: bool
+    ids: dict[Instruction, int] = field(default_factory=dict)
+    parts: list[bytes] = field(default_factory=list)
 
     def write(self, name: str, number: int, is_fusion: bool) -> bytes:
         computation = self.computation

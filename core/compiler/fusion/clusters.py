@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Final
 
 from ..ir.hlo import Instruction
@@ -33,52 +34,38 @@ MAXIMUM_MEMBERS: Final = 200
 MAXIMUM_INPUTS: Final = 48
 
 
+@dataclass(slots=True, eq=False)
 class Cluster:
     """See the module's text. ``order`` is its place in the schedule: producers have smaller
     numbers.
     """
 
-    __slots__ = (
-        "boundary",
-        "computed",
-        "contexts",
-        "cost",
-        "dims",
-        "elements",
-        "feeding",
-        "full",
-        "inputs",
-        "kind",
-        "members",
-        "order",
-        "recomputed",
-        "reduced",
-        "roots",
-        "row_rank",
-        "rows",
-    )
+    kind: str  # loop, reduce, row, dynamic-update-slice, scatter; "" for a boundary
+    dims: tuple[int, ...]
+    order: int
+    boundary: bool = field(init=False)
+    elements: int = field(init=False)
+    full: int = field(init=False)
+    members: dict[Instruction, tuple[int, ...]] = field(default_factory=dict)
+    roots: list[Instruction] = field(default_factory=list)
+    inputs: dict[Instruction, None] = field(default_factory=dict)
+    cost: float = 0.0
+    recomputed: float = 0.0
+    rows: int | None = None
+    row_rank: int = (
+        -1
+    )  # leading dimensions that are rows' dimensions, if the reduced ones are the last ones
+    reduced: tuple[int, ...] | None = None
+    contexts: dict[object, int] = field(default_factory=dict)
+    # How many elements are computed in contexts that do not stand at each of ``dims``.
+    computed: dict[int, int] = field(default_factory=dict)
+    # Members at ``rows`` whose value comes back into ``full``.
+    feeding: set[Instruction] = field(default_factory=set)
 
-    def __init__(self, kind: str, dims: tuple[int, ...], order: int) -> None:
-        self.kind = kind  # loop, reduce, row, dynamic-update-slice, scatter; "" for a boundary
-        self.boundary = kind == ""
-        self.dims = dims
-        self.elements = math.prod(dims)
-        self.order = order
-        self.members: dict[Instruction, tuple[int, ...]] = {}
-        self.roots: list[Instruction] = []
-        self.inputs: dict[Instruction, None] = {}
-        self.cost = 0.0
-        self.recomputed = 0.0
-        self.full = SCALAR if not dims else 0
-        self.rows: int | None = None
-        # Leading dimensions that are rows' dimensions, if the reduced ones are the last ones.
-        self.row_rank = -1
-        self.reduced: tuple[int, ...] | None = None
-        self.contexts: dict[object, int] = {}
-        # How many elements are computed in contexts that do not stand at each of ``dims``.
-        self.computed: dict[int, int] = {}
-        # Members at ``rows`` whose value comes back into ``full``.
-        self.feeding: set[Instruction] = set()
+    def __post_init__(self) -> None:
+        self.boundary = self.kind == ""
+        self.elements = math.prod(self.dims)
+        self.full = SCALAR if not self.dims else 0
 
     def derived(self, key: object) -> int:
         """The number of the context that ``key`` describes."""

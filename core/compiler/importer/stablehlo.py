@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from .. import wings
@@ -31,19 +32,9 @@ Results = Instruction | Sequence[Instruction]
 Reader = Callable[["BlockReader", Any], Results]
 
 _ELEMENT_TYPES: dict[str, dtypes.DType] = {
-    "i1": dtypes.PRED,
-    **{f"i{b}": dtypes.from_name(f"s{b}") for b in (2, 4, 8, 16, 32, 64)},
-    **{f"ui{b}": dtypes.from_name(f"u{b}") for b in (2, 4, 8, 16, 32, 64)},
-    **{f"si{b}": dtypes.from_name(f"s{b}") for b in (2, 4, 8, 16, 32, 64)},
+    **{d.mlir: d for d in (*dtypes.ALL, *dtypes.INSIDE)},
+    **{f"si{d.bits}": d for d in dtypes.ALL if d.is_signed},
     "index": dtypes.S64,
-    "complex<f32>": dtypes.C64,
-    "complex<f64>": dtypes.C128,
-    **{d.name: d for d in (dtypes.F16, dtypes.BF16, dtypes.F32, dtypes.F64)},
-    **{
-        f"f{d.name[1:].upper()}": d  # f8E4M3FN
-        for d in (*dtypes.ALL, *dtypes.INSIDE)
-        if d.is_float and d.bits <= 8
-    },
 }
 
 # Names that HLO text allows; everything else in a location's name becomes an underscore.
@@ -249,33 +240,21 @@ class ProgramReader:
         return place
 
 
+@dataclass(slots=True, eq=False)
 class BlockReader:
     """Reads one MLIR block (with its nested regions) into the instructions of one computation."""
 
-    __slots__ = (
-        "captured",
-        "instructions",
-        "may_capture",
-        "metadata",
-        "parameters",
-        "parent",
-        "program",
-        "results",
-        "values",
-    )
-
-    def __init__(
-        self, program: ProgramReader, parent: BlockReader | None, may_capture: bool = False
-    ) -> None:
-        self.program = program
-        self.parent = parent
-        self.may_capture = may_capture
-        self.values: dict[Any, Instruction] = {}
-        self.parameters: list[Instruction] = []
-        self.captured: dict[Any, Instruction] = {}  # value of an outer block -> our parameter
-        self.instructions: list[Instruction] = []
-        self.results: list[Instruction] = []
-        self.metadata: Metadata | None = None
+    program: ProgramReader
+    parent: BlockReader | None
+    may_capture: bool = False
+    values: dict[Any, Instruction] = field(default_factory=dict)
+    parameters: list[Instruction] = field(default_factory=list)
+    captured: dict[Any, Instruction] = field(
+        default_factory=dict
+    )  # value of an outer block -> our parameter
+    instructions: list[Instruction] = field(default_factory=list)
+    results: list[Instruction] = field(default_factory=list)
+    metadata: Metadata | None = None
 
     # -------------------------------------------------------------------------------- for readers of operations
 

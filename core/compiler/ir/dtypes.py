@@ -57,6 +57,17 @@ class DType:
             return self
         return F32 if self.bits == 64 else F64
 
+    @property
+    def mlir(self) -> str:
+        """MLIR's name: ``i32`` of s32, ``f8E4M3FN``, ``complex<f32>``."""
+        if self.is_complex:
+            return f"complex<{self.component.mlir}>"
+        if self.is_integer:
+            return f"{'i' if self.is_signed else 'ui'}{self.bits}"
+        if self is PRED:
+            return "i1"
+        return f"f{self.name[1:].upper()}" if self.bits <= 8 else self.name
+
     def __repr__(self) -> str:
         return self.name
 

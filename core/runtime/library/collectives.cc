@@ -31,6 +31,7 @@
 #include <cstring>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "core/runtime/code_image.h"
@@ -143,59 +144,65 @@ struct Reduction {
 
 using Contributions = std::span<const Launch::Contribution>;
 
-const char* Operand(const Launch::Contribution& contribution, size_t index = 0) {
-  return static_cast<const char*>(contribution.operands[index]);
-}
-
-char* Result(const Launch::Contribution& contribution, size_t index = 0) {
-  return static_cast<char*>(contribution.results[index]);
-}
-
-// A group with members of other processes, as this process sees it. Members are named by their
-// positions in the group.
-class Across {
+// A group as this process sees it. Members are named by their positions in the group; those of
+// other processes, if there are any, take part through hosts::Exchange.
+class Group {
  public:
-  Across(const Placement& placement, const std::vector<int64_t>& members, Contributions all,
-         hosts::Exchange exchange, LibraryContext& context)
-      : all_(all), exchange_(std::move(exchange)), context_(context) {
+  // Of members of this process alone.
+  Group(Contributions all, LibraryContext& context)
+      : all_(all), context_(context), processes_(all.size()), local_(all.size()) {
+    std::iota(local_.begin(), local_.end(), size_t{0});
+  }
+  Group(const Placement& placement, const std::vector<int64_t>& members, Contributions all,
+        hosts::Exchange exchange, LibraryContext& context)
+      : all_(all),
+        context_(context),
+        exchange_(std::move(exchange)),
+        process_(exchange_->job().process()) {
     for (size_t q = 0; q < members.size(); ++q) {
-      const int process = placement.processes[static_cast<size_t>(members[q])];
-      processes_.push_back(process);
-      (process == exchange_.job().process() ? local_ : remote_).push_back(q);
+      processes_.push_back(placement.processes[static_cast<size_t>(members[q])]);
+      (IsLocal(q) ? local_ : remote_).push_back(q);
     }
   }
-  Across(const Across&) = delete;
-  Across& operator=(const Across&) = delete;
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
 
   const std::vector<size_t>& local() const { return local_; }    // members of this process; any
   const std::vector<size_t>& remote() const { return remote_; }  // of others
-  bool IsLocal(size_t member) const { return processes_[member] == exchange_.job().process(); }
+  bool IsLocal(size_t member) const { return processes_[member] == process_; }
   int ProcessOf(size_t member) const { return processes_[member]; }
+  // All other processes of the group, ascending.
+  std::vector<int> OtherProcesses() const {
+    return exchange_ ? exchange_->processes() : std::vector<int>();
+  }
   // All processes of the group, ascending.
   std::vector<int> Processes() const {
-    std::vector<int> all = exchange_.processes();
-    all.insert(std::lower_bound(all.begin(), all.end(), exchange_.job().process()),
-               exchange_.job().process());
+    std::vector<int> all = OtherProcesses();
+    all.insert(std::lower_bound(all.begin(), all.end(), process_), process_);
     return all;
   }
-  const char* Operand(size_t member, size_t index) const {
-    return tripont::Operand(all_[member], index);
+  const char* Operand(size_t member, size_t index = 0) const {
+    return static_cast<const char*>(all_[member].operands[index]);
   }
-  char* Result(size_t member, size_t index) const { return tripont::Result(all_[member], index); }
+  char* Result(size_t member, size_t index = 0) const {
+    return static_cast<char*>(all_[member].results[index]);
+  }
 
-  void Send(int process, const void* data, size_t size) { exchange_.Send(process, data, size); }
-  void Receive(int process, void* data, size_t size) { exchange_.Receive(process, data, size); }
-  Status Run() { return exchange_.Run(); }
+  void Send(int process, const void* data, size_t size) { exchange_->Send(process, data, size); }
+  void Receive(int process, void* data, size_t size) { exchange_->Receive(process, data, size); }
+  Status Run() { return exchange_ ? exchange_->Run() : OkStatus(); }
   // `count` arrays of `size` bytes each, at multiples of 64.
   StatusOr<Scratch> Arrays(size_t count, size_t size) const {
+    if (count == 0) return Scratch();
     return context_.AllocateScratch(std::max<size_t>(count * Padded(size), 64));
   }
   static size_t Padded(size_t size) { return (size + 63) / 64 * 64; }
 
  private:
   Contributions all_;
-  hosts::Exchange exchange_;
   LibraryContext& context_;
+  std::optional<hosts::Exchange> exchange_;
+  int process_ = 0;             // this one
   std::vector<int> processes_;  // of each member
   std::vector<size_t> local_;
   std::vector<size_t> remote_;
@@ -240,9 +247,11 @@ class Collective : public LibraryCall {
     if (!is_across || (!begins && !context.has_collectives_in_flight())) {
       return self->launch->Meet(meeting_, name_, members, place.position, context.device(),
                                 {operands, results}, [&](Contributions all) {
-                                  return is_across ? MeetProcesses(context, *self->launch, members,
-                                                                   all, nullptr)
-                                                   : Exchange(members, all);
+                                  if (is_across)
+                                    return MeetProcesses(context, *self->launch, members, all,
+                                                         nullptr);
+                                  Group group(all, context);
+                                  return Exchange(members, group);
                                 });
     }
     // The wire's thread is the parent's in the child of a fork.
@@ -264,11 +273,8 @@ class Collective : public LibraryCall {
   }
 
  protected:
-  // Does the work of a group: the participants `members`, and what they brought.
-  virtual Status Exchange(const std::vector<int64_t>& members, Contributions all) const = 0;
-
-  // The same for a group with members of other processes, of which `all` has nothing.
-  virtual Status ExchangeAcross(const std::vector<int64_t>& members, Across& across) const = 0;
+  // Does the work of a group, of the participants `members`.
+  virtual Status Exchange(const std::vector<int64_t>& members, Group& group) const = 0;
 
   // Reads the attributes that all collectives have. *size: members of a group; 0 if groups differ.
   Status ReadGroups(const LibraryCallSignature& signature, int64_t* size) {
@@ -362,8 +368,8 @@ class Collective : public LibraryCall {
         hosts::Exchange::Begin(placement.job, hosts::ChannelUse::kCollectives, devices,
                                StrCat(short_name_, " of program ", launch.program()), identity,
                                launch.timeout_seconds(), waiting, placement.collectives));
-    Across across(placement, members, all, std::move(exchange), context);
-    return ExchangeAcross(members, across);
+    Group group(placement, members, all, std::move(exchange), context);
+    return Exchange(members, group);
   }
 
   static constexpr int64_t kMaxParticipants = 1 << 16;
@@ -418,71 +424,71 @@ class AllReduce final : public Collective {
   }
 
  protected:
-  Status Exchange(const std::vector<int64_t>& /*members*/, Contributions all) const override {
-    std::vector<const char*> sources(all.size());
-    std::vector<char*> targets(all.size());
-    for (size_t i = 0; i < elements_.size(); ++i) {
-      for (size_t q = 0; q < all.size(); ++q) {
-        sources[q] = Operand(all[q], i);
-        targets[q] = Result(all[q], i);
-      }
-      if (all.size() > 1) {
-        reduction_.Run(sources, targets, elements_[i]);
-      } else {
-        ParallelCopy(targets[0], sources[0],
-                     static_cast<size_t>(elements_[i]) * reduction_.element_size);
-      }
-    }
-    return OkStatus();
-  }
-
   // Small arrays: every process sends its own to all others, and each reduces all. Large ones: each
   // process reduces a part of the elements, which the others send it, and sends them the result.
-  Status ExchangeAcross(const std::vector<int64_t>& /*members*/, Across& across) const override {
+  Status Exchange(const std::vector<int64_t>& /*members*/, Group& group) const override {
+    if (group.remote().empty()) return ReduceHere(group);
     const int64_t elements = std::accumulate(elements_.begin(), elements_.end(), int64_t{0});
     const size_t bytes = static_cast<size_t>(elements) * reduction_.element_size;
-    if (bytes * (across.local().size() + across.remote().size()) <= hosts::kPackedBytes)
-      return ReduceEverywhere(across, bytes);
+    if (bytes * (group.local().size() + group.remote().size()) <= hosts::kPackedBytes)
+      return ReduceEverywhere(group, bytes);
     // By sizes alone, so that all processes cut the list at the same places.
     for (size_t first = 0; first < elements_.size();) {
       size_t end = first + 1;
       size_t sum = ByteSize(first);
       while (end < elements_.size() && sum + ByteSize(end) <= kTogetherBytes)
         sum += ByteSize(end++);
-      TRIPONT_RETURN_IF_ERROR(ReduceInParts(across, first, end));
+      TRIPONT_RETURN_IF_ERROR(ReduceInParts(group, first, end));
       first = end;
     }
     return OkStatus();
   }
 
  private:
-  Status ReduceEverywhere(Across& across, size_t bytes) const {
-    const size_t count = across.local().size() + across.remote().size();
+  Status ReduceHere(const Group& group) const {
+    const size_t count = group.local().size();
+    std::vector<const char*> sources(count);
+    std::vector<char*> targets(count);
+    for (size_t i = 0; i < elements_.size(); ++i) {
+      for (size_t q = 0; q < count; ++q) {
+        sources[q] = group.Operand(q, i);
+        targets[q] = group.Result(q, i);
+      }
+      if (count > 1) {
+        reduction_.Run(sources, targets, elements_[i]);
+      } else {
+        ParallelCopy(targets[0], sources[0], ByteSize(i));
+      }
+    }
+    return OkStatus();
+  }
+
+  Status ReduceEverywhere(Group& group, size_t bytes) const {
+    const size_t count = group.local().size() + group.remote().size();
     // Operands one after the other, each member's at the same distance.
     const size_t distance = bytes + 64 * elements_.size();
-    TRIPONT_ASSIGN_OR_RETURN(const Scratch scratch, across.Arrays(count, distance));
+    TRIPONT_ASSIGN_OR_RETURN(const Scratch scratch, group.Arrays(count, distance));
     std::vector<std::vector<const char*>> sources(elements_.size(),
                                                   std::vector<const char*>(count));
-    for (const size_t q : across.local()) {
+    for (const size_t q : group.local()) {
       for (size_t i = 0; i < elements_.size(); ++i) {
-        sources[i][q] = across.Operand(q, i);
-        for (const int process : across.Processes()) {
-          if (process != across.ProcessOf(q)) across.Send(process, sources[i][q], ByteSize(i));
-        }
+        sources[i][q] = group.Operand(q, i);
+        for (const int process : group.OtherProcesses())
+          group.Send(process, sources[i][q], ByteSize(i));
       }
     }
-    for (const size_t r : across.remote()) {
-      char* next = scratch.as<char>() + r * Across::Padded(distance);
+    for (const size_t r : group.remote()) {
+      char* next = scratch.as<char>() + r * Group::Padded(distance);
       for (size_t i = 0; i < elements_.size(); ++i) {
         sources[i][r] = next;
-        across.Receive(across.ProcessOf(r), next, ByteSize(i));
-        next += Across::Padded(ByteSize(i));
+        group.Receive(group.ProcessOf(r), next, ByteSize(i));
+        next += Group::Padded(ByteSize(i));
       }
     }
-    TRIPONT_RETURN_IF_ERROR(across.Run());
+    TRIPONT_RETURN_IF_ERROR(group.Run());
     for (size_t i = 0; i < elements_.size(); ++i) {
-      std::vector<char*> targets = FirstTarget(across, sources[i]);
-      for (const size_t q : across.local()) targets.push_back(across.Result(q, i));
+      std::vector<char*> targets = FirstTarget(group, sources[i]);
+      for (const size_t q : group.local()) targets.push_back(group.Result(q, i));
       reduction_.Run(sources[i], targets, elements_[i]);
     }
     return OkStatus();
@@ -490,13 +496,13 @@ class AllReduce final : public Collective {
 
   // The operands [first, end) together take two rounds, however many they are: the gradients of a
   // training step, or as many of them as kTogetherBytes allows.
-  Status ReduceInParts(Across& across, size_t first, size_t end) const {
-    const std::vector<int> processes = across.Processes();
+  Status ReduceInParts(Group& group, size_t first, size_t end) const {
+    const std::vector<int> processes = group.Processes();
     const auto count = static_cast<int64_t>(processes.size());
     const size_t size = reduction_.element_size;
-    const size_t self = across.local()[0];
+    const size_t self = group.local()[0];
     int64_t own = 0;
-    while (processes[static_cast<size_t>(own)] != across.ProcessOf(self)) ++own;
+    while (processes[static_cast<size_t>(own)] != group.ProcessOf(self)) ++own;
     // Where the part of the n-th process begins in operand i, and how large it is, in bytes.
     const auto begin = [&](size_t i, int64_t n) {
       const int64_t blocks = (elements_[i] + kReductionElements - 1) / kReductionElements;
@@ -505,48 +511,47 @@ class AllReduce final : public Collective {
     };
     const auto bytes = [&](size_t i, int64_t n) { return begin(i, n + 1) - begin(i, n); };
     size_t distance = 0;  // of one member's parts from the next one's
-    for (size_t i = first; i < end; ++i) distance += Across::Padded(bytes(i, own));
-    TRIPONT_ASSIGN_OR_RETURN(const Scratch scratch,
-                             across.Arrays(across.remote().size(), distance));
+    for (size_t i = first; i < end; ++i) distance += Group::Padded(bytes(i, own));
+    TRIPONT_ASSIGN_OR_RETURN(const Scratch scratch, group.Arrays(group.remote().size(), distance));
     // sources[i][q]: the part of member q's operand i that this process reduces.
     std::vector<std::vector<const char*>> sources(
-        elements_.size(), std::vector<const char*>(across.local().size() + across.remote().size()));
-    for (const size_t q : across.local()) {
+        elements_.size(), std::vector<const char*>(group.local().size() + group.remote().size()));
+    for (const size_t q : group.local()) {
       for (size_t i = first; i < end; ++i) {
-        sources[i][q] = across.Operand(q, i) + begin(i, own);
+        sources[i][q] = group.Operand(q, i) + begin(i, own);
         for (int64_t n = 0; n < count; ++n) {
           if (n == own) continue;
-          across.Send(processes[static_cast<size_t>(n)], across.Operand(q, i) + begin(i, n),
-                      bytes(i, n));
+          group.Send(processes[static_cast<size_t>(n)], group.Operand(q, i) + begin(i, n),
+                     bytes(i, n));
         }
       }
     }
     char* next = scratch.as<char>();
-    for (const size_t r : across.remote()) {
+    for (const size_t r : group.remote()) {
       for (size_t i = first; i < end; ++i) {
         sources[i][r] = next;
-        across.Receive(across.ProcessOf(r), next, bytes(i, own));
-        next += Across::Padded(bytes(i, own));
+        group.Receive(group.ProcessOf(r), next, bytes(i, own));
+        next += Group::Padded(bytes(i, own));
       }
     }
-    TRIPONT_RETURN_IF_ERROR(across.Run());
+    TRIPONT_RETURN_IF_ERROR(group.Run());
     for (size_t i = first; i < end; ++i) {
-      std::vector<char*> targets = FirstTarget(across, sources[i]);
-      for (const size_t q : across.local()) targets.push_back(across.Result(q, i) + begin(i, own));
+      std::vector<char*> targets = FirstTarget(group, sources[i]);
+      for (const size_t q : group.local()) targets.push_back(group.Result(q, i) + begin(i, own));
       reduction_.Run(sources[i], targets, static_cast<int64_t>(bytes(i, own) / size));
-      char* const result = across.Result(self, i);
+      char* const result = group.Result(self, i);
       for (int64_t n = 0; n < count; ++n) {
         if (n == own) continue;
         const int process = processes[static_cast<size_t>(n)];
-        across.Send(process, result + begin(i, own), bytes(i, own));
-        across.Receive(process, result + begin(i, n), bytes(i, n));
+        group.Send(process, result + begin(i, own), bytes(i, own));
+        group.Receive(process, result + begin(i, n), bytes(i, n));
       }
     }
-    TRIPONT_RETURN_IF_ERROR(across.Run());
-    for (const size_t q : across.local()) {
+    TRIPONT_RETURN_IF_ERROR(group.Run());
+    for (const size_t q : group.local()) {
       if (q == self) continue;
       for (size_t i = first; i < end; ++i)
-        ParallelCopy(across.Result(q, i), across.Result(self, i), ByteSize(i));
+        ParallelCopy(group.Result(q, i), group.Result(self, i), ByteSize(i));
     }
     return OkStatus();
   }
@@ -554,9 +559,9 @@ class AllReduce final : public Collective {
   // A reduction is computed in its first target, which no source but the first may overlap: an
   // operand can be the result of its member. So member 0's array as it was received is the first
   // target, if that member is of another process.
-  static std::vector<char*> FirstTarget(const Across& across,
+  static std::vector<char*> FirstTarget(const Group& group,
                                         const std::vector<const char*>& sources) {
-    if (across.IsLocal(0)) return {};
+    if (group.IsLocal(0)) return {};
     return {const_cast<char*>(sources[0])};
   }
 
@@ -579,44 +584,33 @@ class ReduceScatter final : public Collective {
   }
 
  protected:
-  Status Exchange(const std::vector<int64_t>& /*members*/, Contributions all) const override {
+  Status Exchange(const std::vector<int64_t>& members, Group& group) const override {
     const size_t bytes = static_cast<size_t>(block_) * reduction_.element_size;
-    if (all.size() == 1) {
-      ParallelCopy(Result(all[0]), Operand(all[0]), bytes);
+    if (members.size() == 1) {
+      ParallelCopy(group.Result(0), group.Operand(0), bytes);
       return OkStatus();
     }
-    std::vector<const char*> sources(all.size());
-    for (size_t q = 0; q < all.size(); ++q) {
-      for (size_t r = 0; r < all.size(); ++r) sources[r] = Operand(all[r]) + q * bytes;
-      char* const target = Result(all[q]);
-      reduction_.Run(sources, {&target, 1}, block_);
-    }
-    return OkStatus();
-  }
-
-  Status ExchangeAcross(const std::vector<int64_t>& members, Across& across) const override {
-    const size_t bytes = static_cast<size_t>(block_) * reduction_.element_size;
     TRIPONT_ASSIGN_OR_RETURN(const Scratch scratch,
-                             across.Arrays(across.local().size() * across.remote().size(), bytes));
-    for (const size_t q : across.remote()) {
-      for (const size_t r : across.local())
-        across.Send(across.ProcessOf(q), across.Operand(r, 0) + q * bytes, bytes);
+                             group.Arrays(group.local().size() * group.remote().size(), bytes));
+    for (const size_t q : group.remote()) {
+      for (const size_t r : group.local())
+        group.Send(group.ProcessOf(q), group.Operand(r, 0) + q * bytes, bytes);
     }
     std::vector<const char*> sources(members.size());
     std::vector<std::vector<const char*>> sources_of;
     char* next = scratch.as<char>();
-    for (const size_t q : across.local()) {
-      for (const size_t r : across.remote()) {
+    for (const size_t q : group.local()) {
+      for (const size_t r : group.remote()) {
         sources[r] = next;
-        across.Receive(across.ProcessOf(r), next, bytes);
-        next += Across::Padded(bytes);
+        group.Receive(group.ProcessOf(r), next, bytes);
+        next += Group::Padded(bytes);
       }
-      for (const size_t r : across.local()) sources[r] = across.Operand(r, 0) + q * bytes;
+      for (const size_t r : group.local()) sources[r] = group.Operand(r, 0) + q * bytes;
       sources_of.push_back(sources);
     }
-    TRIPONT_RETURN_IF_ERROR(across.Run());
-    for (size_t n = 0; n < across.local().size(); ++n) {
-      char* const target = across.Result(across.local()[n], 0);
+    TRIPONT_RETURN_IF_ERROR(group.Run());
+    for (size_t n = 0; n < group.local().size(); ++n) {
+      char* const target = group.Result(group.local()[n], 0);
       reduction_.Run(sources_of[n], {&target, 1}, block_);
     }
     return OkStatus();
@@ -646,60 +640,44 @@ class Blocks final : public Collective {
   }
 
  protected:
-  Status Exchange(const std::vector<int64_t>& /*members*/, Contributions all) const override {
+  Status Exchange(const std::vector<int64_t>& /*members*/, Group& group) const override {
     Copies copies;
     for (size_t i = 0; i < block_bytes_.size(); ++i) {
       const size_t bytes = block_bytes_[i];
-      for (size_t q = 0; q < all.size(); ++q) {
-        for (size_t r = 0; r < all.size(); ++r) {
-          copies.Add(Result(all[q], i) + r * bytes, Operand(all[r], i) + (kSplits ? q * bytes : 0),
-                     bytes);
-        }
-      }
-    }
-    copies.Run();
-    return OkStatus();
-  }
-
-  Status ExchangeAcross(const std::vector<int64_t>& /*members*/, Across& across) const override {
-    Copies copies;
-    for (size_t i = 0; i < block_bytes_.size(); ++i) {
-      const size_t bytes = block_bytes_[i];
-      for (const size_t q : across.local()) {
-        for (const size_t r : across.local()) {
-          copies.Add(across.Result(q, i) + r * bytes,
-                     across.Operand(r, i) + (kSplits ? q * bytes : 0), bytes);
+      for (const size_t q : group.local()) {
+        for (const size_t r : group.local()) {
+          copies.Add(group.Result(q, i) + r * bytes,
+                     group.Operand(r, i) + (kSplits ? q * bytes : 0), bytes);
         }
       }
       if constexpr (kSplits) {
-        for (const size_t q : across.remote()) {
-          for (const size_t r : across.local())
-            across.Send(across.ProcessOf(q), across.Operand(r, i) + q * bytes, bytes);
+        for (const size_t q : group.remote()) {
+          for (const size_t r : group.local())
+            group.Send(group.ProcessOf(q), group.Operand(r, i) + q * bytes, bytes);
         }
-        for (const size_t q : across.local()) {
-          for (const size_t r : across.remote())
-            across.Receive(across.ProcessOf(r), across.Result(q, i) + r * bytes, bytes);
+        for (const size_t q : group.local()) {
+          for (const size_t r : group.remote())
+            group.Receive(group.ProcessOf(r), group.Result(q, i) + r * bytes, bytes);
         }
         continue;
       }
       // A process is sent each block once, for all its members.
-      for (const int process : across.Processes()) {
-        if (process == across.ProcessOf(across.local()[0])) continue;
-        for (const size_t r : across.local()) across.Send(process, across.Operand(r, i), bytes);
+      for (const int process : group.OtherProcesses()) {
+        for (const size_t r : group.local()) group.Send(process, group.Operand(r, i), bytes);
       }
-      for (const size_t r : across.remote()) {
-        across.Receive(across.ProcessOf(r), across.Result(across.local()[0], i) + r * bytes, bytes);
+      for (const size_t r : group.remote()) {
+        group.Receive(group.ProcessOf(r), group.Result(group.local()[0], i) + r * bytes, bytes);
       }
     }
     copies.Run();
-    TRIPONT_RETURN_IF_ERROR(across.Run());
+    TRIPONT_RETURN_IF_ERROR(group.Run());
     if constexpr (!kSplits) {
       Copies more;
       for (size_t i = 0; i < block_bytes_.size(); ++i) {
-        for (const size_t q : across.local()) {
-          for (const size_t r : across.remote()) {
+        for (const size_t q : group.local()) {
+          for (const size_t r : group.remote()) {
             const size_t offset = r * block_bytes_[i];
-            more.Add(across.Result(q, i) + offset, across.Result(across.local()[0], i) + offset,
+            more.Add(group.Result(q, i) + offset, group.Result(group.local()[0], i) + offset,
                      block_bytes_[i]);
           }
         }
@@ -734,43 +712,27 @@ class CollectivePermute final : public Collective {
   }
 
  protected:
-  Status Exchange(const std::vector<int64_t>& members, Contributions all) const override {
-    Copies copies;
-    for (size_t i = 0; i < bytes_.size(); ++i) {
-      for (size_t q = 0; q < all.size(); ++q) {
-        const Place* const source = FindPlace(SourceOf(members[q]));
-        if (source != nullptr) {
-          copies.Add(Result(all[q], i), Operand(all[source->position], i), bytes_[i]);
-        } else {
-          std::memset(Result(all[q], i), 0, bytes_[i]);
-        }
-      }
-    }
-    copies.Run();
-    return OkStatus();
-  }
-
-  Status ExchangeAcross(const std::vector<int64_t>& members, Across& across) const override {
+  Status Exchange(const std::vector<int64_t>& members, Group& group) const override {
     Copies copies;
     for (size_t i = 0; i < bytes_.size(); ++i) {
       for (size_t q = 0; q < members.size(); ++q) {
         const Place* const source = FindPlace(SourceOf(members[q]));
         if (source == nullptr) {
-          if (across.IsLocal(q)) std::memset(across.Result(q, i), 0, bytes_[i]);
+          if (group.IsLocal(q)) std::memset(group.Result(q, i), 0, bytes_[i]);
           continue;
         }
         const size_t from = source->position;
-        if (across.IsLocal(q) && across.IsLocal(from)) {
-          copies.Add(across.Result(q, i), across.Operand(from, i), bytes_[i]);
-        } else if (across.IsLocal(q)) {
-          across.Receive(across.ProcessOf(from), across.Result(q, i), bytes_[i]);
-        } else if (across.IsLocal(from)) {
-          across.Send(across.ProcessOf(q), across.Operand(from, i), bytes_[i]);
+        if (group.IsLocal(q) && group.IsLocal(from)) {
+          copies.Add(group.Result(q, i), group.Operand(from, i), bytes_[i]);
+        } else if (group.IsLocal(q)) {
+          group.Receive(group.ProcessOf(from), group.Result(q, i), bytes_[i]);
+        } else if (group.IsLocal(from)) {
+          group.Send(group.ProcessOf(q), group.Operand(from, i), bytes_[i]);
         }
       }
     }
     copies.Run();
-    return across.Run();
+    return group.Run();
   }
 
  private:
