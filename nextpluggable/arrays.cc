@@ -38,42 +38,22 @@ struct TripontVariables {
 namespace tripont::tensorflow {
 namespace {
 
+constexpr std::pair<tf::DataType, PJRT_Buffer_Type> kBufferTypes[] = {
+    {tf::DT_BOOL, PJRT_Buffer_Type_PRED},      {tf::DT_INT8, PJRT_Buffer_Type_S8},
+    {tf::DT_INT16, PJRT_Buffer_Type_S16},      {tf::DT_INT32, PJRT_Buffer_Type_S32},
+    {tf::DT_INT64, PJRT_Buffer_Type_S64},      {tf::DT_UINT8, PJRT_Buffer_Type_U8},
+    {tf::DT_UINT16, PJRT_Buffer_Type_U16},     {tf::DT_UINT32, PJRT_Buffer_Type_U32},
+    {tf::DT_UINT64, PJRT_Buffer_Type_U64},     {tf::DT_HALF, PJRT_Buffer_Type_F16},
+    {tf::DT_BFLOAT16, PJRT_Buffer_Type_BF16},  {tf::DT_FLOAT, PJRT_Buffer_Type_F32},
+    {tf::DT_DOUBLE, PJRT_Buffer_Type_F64},     {tf::DT_COMPLEX64, PJRT_Buffer_Type_C64},
+    {tf::DT_COMPLEX128, PJRT_Buffer_Type_C128}};
+
 absl::StatusOr<PJRT_Buffer_Type> BufferType(tf::DataType dtype) {
-  switch (dtype) {
-    case tf::DT_BOOL:
-      return PJRT_Buffer_Type_PRED;
-    case tf::DT_INT8:
-      return PJRT_Buffer_Type_S8;
-    case tf::DT_INT16:
-      return PJRT_Buffer_Type_S16;
-    case tf::DT_INT32:
-      return PJRT_Buffer_Type_S32;
-    case tf::DT_INT64:
-      return PJRT_Buffer_Type_S64;
-    case tf::DT_UINT8:
-      return PJRT_Buffer_Type_U8;
-    case tf::DT_UINT16:
-      return PJRT_Buffer_Type_U16;
-    case tf::DT_UINT32:
-      return PJRT_Buffer_Type_U32;
-    case tf::DT_UINT64:
-      return PJRT_Buffer_Type_U64;
-    case tf::DT_HALF:
-      return PJRT_Buffer_Type_F16;
-    case tf::DT_BFLOAT16:
-      return PJRT_Buffer_Type_BF16;
-    case tf::DT_FLOAT:
-      return PJRT_Buffer_Type_F32;
-    case tf::DT_DOUBLE:
-      return PJRT_Buffer_Type_F64;
-    case tf::DT_COMPLEX64:
-      return PJRT_Buffer_Type_C64;
-    case tf::DT_COMPLEX128:
-      return PJRT_Buffer_Type_C128;
-    default:
-      return absl::UnimplementedError("a hand-written kernel cannot use tensors of type " +
-                                      tf::DataTypeString(dtype) + " in device memory");
+  for (const auto& [from, to] : kBufferTypes) {
+    if (from == dtype) return to;
   }
+  return absl::UnimplementedError("a hand-written kernel cannot use tensors of type " +
+                                  tf::DataTypeString(dtype) + " in device memory");
 }
 
 absl::Status FillArray(const tf::Tensor& tensor, void* data, TripontArray* array) {

@@ -5,13 +5,11 @@
 #include <string_view>
 #include <utility>
 
-#include "nextpluggable/adapter.h"
 #include "nextpluggable/arrays.h"
+#include "nextpluggable/kernel_of.h"
 #include "tensorflow/core/common_runtime/device_mgr.h"
-#include "tensorflow/core/framework/allocator.h"
 #include "tensorflow/core/framework/device.h"
 #include "tensorflow/core/framework/function.h"
-#include "tensorflow/core/framework/kernel_def.pb.h"
 
 namespace tripont::tensorflow {
 namespace {
@@ -22,10 +20,10 @@ constexpr std::array<std::string_view, 4> kOps = {"CheckNumerics", "MatrixInvers
                                                   "TridiagonalSolve"};
 
 // All arguments and results are numbers in device memory.
-class CpuKernel : public tf::OpKernel {
+class CpuKernel : public KernelOf<> {
  public:
   explicit CpuKernel(tf::OpKernelConstruction* construction)
-      : tf::OpKernel(construction), kernel_(MakeCpuKernel(construction)) {}
+      : KernelOf(construction, tf::DEVICE_CPU) {}
 
   void Compute(tf::OpKernelContext* context) override {
     std::vector<tf::Tensor> inputs(static_cast<size_t>(context->num_inputs()));
@@ -47,22 +45,9 @@ class CpuKernel : public tf::OpKernel {
       }
     }
   }
-  bool IsExpensive() override { return kernel_->IsExpensive(); }
-
- private:
-  std::unique_ptr<tf::OpKernel> kernel_;
 };
 
 }  // namespace
-
-std::unique_ptr<tf::OpKernel> MakeCpuKernel(tf::OpKernelConstruction* construction) {
-  absl::Status status;
-  std::unique_ptr<tf::OpKernel> kernel = tf::CreateOpKernel(
-      tf::DeviceType(tf::DEVICE_CPU), construction->device(), tf::cpu_allocator(),
-      construction->def(), construction->graph_def_version(), &status);
-  if (!status.ok()) construction->SetStatus(status);
-  return kernel;
-}
 
 absl::Status RunOnCpu(tf::OpKernelContext* context, tf::OpKernel* kernel,
                       std::vector<tf::Tensor> inputs, std::vector<tf::Tensor>* outputs) {
@@ -103,14 +88,9 @@ void RegisterCpuKernels() {
         std::find(kOps.begin(), kOps.end(), kernel.op()) == kOps.end()) {
       continue;
     }
-    auto* own = new tf::KernelDef(kernel);  // the registrar's
-    own->set_device_type(kDeviceType);
-    own->set_priority(2);
+    tf::KernelDef* const own = ForXpu(kernel);
     own->clear_host_memory_arg();
-    tf::kernel_factory::OpKernelRegistrar(
-        own, "TripontCpuKernel", [](tf::OpKernelConstruction* construction) -> tf::OpKernel* {
-          return new CpuKernel(construction);
-        });
+    RegisterKernel<CpuKernel>(own, "TripontCpuKernel");
   }
 }
 

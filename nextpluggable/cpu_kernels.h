@@ -2,7 +2,6 @@
 #ifndef TRIPONT_NEXTPLUGGABLE_CPU_KERNELS_H_
 #define TRIPONT_NEXTPLUGGABLE_CPU_KERNELS_H_
 
-#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -10,10 +9,6 @@
 #include "tensorflow/core/framework/tensor.h"
 
 namespace tripont::tensorflow {
-
-// The kernel that the CPU has for the node of `construction`; the error is the construction's.
-std::unique_ptr<::tensorflow::OpKernel> MakeCpuKernel(
-    ::tensorflow::OpKernelConstruction* construction);
 
 // Runs `kernel`, one of the CPU's, on `inputs`, which are in host memory, in a context of the CPU
 // device beside that of `context`: what the kernel allocates is host memory. `outputs` are its

@@ -5,16 +5,14 @@
 #include <utility>
 
 #include "absl/status/status.h"
-#include "nextpluggable/adapter.h"
+#include "nextpluggable/kernel_of.h"
 #include "nextpluggable/placement.h"
 #include "tensorflow/core/common_runtime/eager/context.h"
 #include "tensorflow/core/common_runtime/eager/eager_op_rewrite_registry.h"
 #include "tensorflow/core/common_runtime/eager/tensor_handle.h"
 #include "tensorflow/core/common_runtime/optimization_registry.h"
-#include "tensorflow/core/framework/allocator.h"
 #include "tensorflow/core/framework/function.h"
 #include "tensorflow/core/framework/kernel_def_builder.h"
-#include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/graph/graph.h"
 
 namespace tripont::tensorflow {
@@ -29,26 +27,18 @@ bool IsCall(const std::string& op) {
 }
 
 // The kernel that every device has for the call.
-class Call : public tf::AsyncOpKernel {
+class Call : public KernelOf<tf::AsyncOpKernel> {
  public:
-  explicit Call(tf::OpKernelConstruction* construction) : tf::AsyncOpKernel(construction) {
-    absl::Status status;
-    kernel_ = tf::CreateOpKernel(tf::DeviceType(tf::DEVICE_DEFAULT), construction->device(),
-                                 tf::cpu_allocator(), construction->def(),
-                                 construction->graph_def_version(), &status);
-    OP_REQUIRES_OK(construction, status);
+  explicit Call(tf::OpKernelConstruction* construction)
+      : KernelOf(construction, tf::DEVICE_DEFAULT) {
     OP_REQUIRES(
-        construction, kernel_->AsAsync() != nullptr,
+        construction, kernel_ == nullptr || kernel_->AsAsync() != nullptr,
         absl::InternalError("TensorFlow's kernel of " + type_string() + " is not asynchronous"));
   }
 
   void ComputeAsync(tf::OpKernelContext* context, DoneCallback done) override {
     kernel_->AsAsync()->ComputeAsync(context, std::move(done));
   }
-  bool IsExpensive() override { return kernel_->IsExpensive(); }
-
- private:
-  std::unique_ptr<tf::OpKernel> kernel_;
 };
 
 bool MustCompile(const tf::FunctionDef* function) {
@@ -120,11 +110,8 @@ class PlaceInGraph : public tf::GraphOptimizationPass {
 
 void RegisterFunctionCallKernels() {
   for (const char* op : {"PartitionedCall", "StatefulPartitionedCall"}) {
-    tf::kernel_factory::OpKernelRegistrar(
-        tf::KernelDefBuilder(op).Device(kDeviceType).Priority(2).Build(), "TripontFunctionCall",
-        [](tf::OpKernelConstruction* construction) -> tf::OpKernel* {
-          return new Call(construction);
-        });
+    RegisterKernel<Call>(tf::KernelDefBuilder(op).Device(kDeviceType).Priority(2).Build(),
+                         "TripontFunctionCall");
   }
 }
 

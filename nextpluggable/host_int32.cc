@@ -2,19 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <memory>
 #include <set>
 #include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "nextpluggable/adapter.h"
+#include "nextpluggable/kernel_of.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
-#include "tensorflow/core/framework/allocator.h"
-#include "tensorflow/core/framework/kernel_def.pb.h"
 #include "tensorflow/core/framework/op.h"
-#include "tensorflow/core/framework/op_def.pb.h"
-#include "tensorflow/core/framework/op_kernel.h"
 
 namespace tripont::tensorflow {
 namespace {
@@ -28,33 +23,16 @@ constexpr std::array<std::string_view, 4> kOnlyOnCpu = {"Pack", "Prod", "Strided
 // The kernel of the same node that `kDevice` has. All its tensors are in host memory, so it does
 // not notice where it is.
 template <const char* const* kDevice>
-class HostKernel : public tf::OpKernel {
+class HostKernel : public KernelOf<> {
  public:
-  explicit HostKernel(tf::OpKernelConstruction* construction) : tf::OpKernel(construction) {
-    absl::Status status;
-    kernel_ =
-        tf::CreateOpKernel(tf::DeviceType(*kDevice), construction->device(), tf::cpu_allocator(),
-                           construction->def(), construction->graph_def_version(), &status);
-    OP_REQUIRES_OK(construction, status);
-  }
-
+  explicit HostKernel(tf::OpKernelConstruction* construction) : KernelOf(construction, *kDevice) {}
   void Compute(tf::OpKernelContext* context) override { kernel_->Compute(context); }
-  bool IsExpensive() override { return kernel_->IsExpensive(); }
-
- private:
-  std::unique_ptr<tf::OpKernel> kernel_;
 };
 
 // Registers for XPU what `kernel` is registered for.
 template <const char* const* kDevice>
 void RegisterAs(const tf::KernelDef& kernel) {
-  auto* own = new tf::KernelDef(kernel);  // the registrar's
-  own->set_device_type(kDeviceType);
-  own->set_priority(2);
-  tf::kernel_factory::OpKernelRegistrar(
-      own, "TripontHostKernel", [](tf::OpKernelConstruction* construction) -> tf::OpKernel* {
-        return new HostKernel<kDevice>(construction);
-      });
+  RegisterKernel<HostKernel<kDevice>>(ForXpu(kernel), "TripontHostKernel");
 }
 
 // Whether the kernel takes int32 tensors only, and has all of them in host memory.
@@ -99,10 +77,7 @@ void RegisterHostInt32Kernels() {
     auto* constraint = kernel.add_constraint();
     constraint->set_name("T");
     constraint->mutable_allowed_values()->mutable_list()->add_type(tf::DT_INT32);
-    for (const auto& argument : definition->input_arg())
-      kernel.add_host_memory_arg(argument.name());
-    for (const auto& argument : definition->output_arg())
-      kernel.add_host_memory_arg(argument.name());
+    PutInHostMemory(*definition, &kernel);
     RegisterAs<&tf::DEVICE_CPU>(kernel);
   }
 }

@@ -1,16 +1,12 @@
 #include "nextpluggable/host_lists.h"
 
-#include <memory>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "nextpluggable/adapter.h"
 #include "nextpluggable/cpu_kernels.h"
-#include "tensorflow/core/framework/kernel_def.pb.h"
+#include "nextpluggable/kernel_of.h"
 #include "tensorflow/core/framework/op.h"
-#include "tensorflow/core/framework/op_def.pb.h"
-#include "tensorflow/core/framework/op_kernel.h"
 
 namespace tripont::tensorflow {
 namespace {
@@ -19,10 +15,10 @@ namespace tf = ::tensorflow;
 
 // The CPU's kernel of a node: what it allocates on the way is host memory, which XPU's own
 // allocator would not give.
-class ListKernel : public tf::OpKernel {
+class ListKernel : public KernelOf<> {
  public:
   explicit ListKernel(tf::OpKernelConstruction* construction)
-      : tf::OpKernel(construction), kernel_(MakeCpuKernel(construction)) {}
+      : KernelOf(construction, tf::DEVICE_CPU) {}
 
   void Compute(tf::OpKernelContext* context) override {
     std::vector<tf::Tensor> inputs;
@@ -35,10 +31,6 @@ class ListKernel : public tf::OpKernel {
       if (output.IsInitialized()) context->set_output(i, output);
     }
   }
-  bool IsExpensive() override { return kernel_->IsExpensive(); }
-
- private:
-  std::unique_ptr<tf::OpKernel> kernel_;
 };
 
 // What gradients of lists need beside the ops on lists themselves.
@@ -63,16 +55,9 @@ void RegisterHostListKernels() {
     }
     const tf::OpDef* definition = nullptr;
     if (!tf::OpRegistry::Global()->LookUpOpDef(kernel.op(), &definition).ok()) continue;
-    auto* own = new tf::KernelDef(kernel);  // the registrar's
-    own->set_device_type(kDeviceType);
-    own->set_priority(2);
-    own->clear_host_memory_arg();
-    for (const auto& argument : definition->input_arg()) own->add_host_memory_arg(argument.name());
-    for (const auto& argument : definition->output_arg()) own->add_host_memory_arg(argument.name());
-    tf::kernel_factory::OpKernelRegistrar(
-        own, "TripontListKernel", [](tf::OpKernelConstruction* construction) -> tf::OpKernel* {
-          return new ListKernel(construction);
-        });
+    tf::KernelDef* const own = ForXpu(kernel);
+    PutInHostMemory(*definition, own);
+    RegisterKernel<ListKernel>(own, "TripontListKernel");
   }
 }
 

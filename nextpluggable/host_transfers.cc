@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "nextpluggable/adapter.h"
+#include "nextpluggable/kernel_of.h"
 #include "nextpluggable/placement.h"
 #include "tensorflow/core/common_runtime/optimization_registry.h"
 #include "tensorflow/core/framework/kernel_def_builder.h"
@@ -102,11 +102,7 @@ class Recv : public tf::AsyncOpKernel {
 
 template <typename Implementation>
 void Register(tf::KernelDefBuilder& kernel) {
-  tf::kernel_factory::OpKernelRegistrar(
-      kernel.Label(kLabel).Build(), "TripontHostTransfer",
-      [](tf::OpKernelConstruction* construction) -> tf::OpKernel* {
-        return new Implementation(construction);
-      });
+  RegisterKernel<Implementation>(kernel.Label(kLabel).Build(), "TripontHostTransfer");
 }
 
 bool IsOnXpu(const tf::Node& node) { return IsOn(kDeviceType, node.assigned_device_name()); }

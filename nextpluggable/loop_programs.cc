@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <set>
@@ -15,7 +16,7 @@
 #include "absl/log/log.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "nextpluggable/adapter.h"
+#include "nextpluggable/kernel_of.h"
 #include "nextpluggable/loop_list_sizes.h"
 #include "nextpluggable/loop_lists.h"
 #include "nextpluggable/placement.h"
@@ -50,24 +51,24 @@ constexpr char kOpByOp[] = "_tripont_op_by_op";
 
 // Ops that XLA translates with another meaning than their kernels for XPU have, or whose results
 // have sizes that depend on values.
-constexpr std::array<std::string_view, 18> kOtherMeaning = {"Assert",
-                                                            "CheckNumerics",
-                                                            "CheckNumericsV2",
-                                                            "DynamicPartition",
-                                                            "MatrixInverse",
-                                                            "MatrixSolve",
-                                                            "NonMaxSuppressionV3",
-                                                            "NonMaxSuppressionV4",
-                                                            "NonMaxSuppressionV5",
-                                                            "Print",
-                                                            "PrintV2",
-                                                            "TridiagonalSolve",
-                                                            "Unique",
-                                                            "UniqueV2",
-                                                            "UniqueWithCounts",
-                                                            "UniqueWithCountsV2",
-                                                            "VarHandleOp",
-                                                            "Where"};
+constexpr std::string_view kOtherMeaning[] = {"Assert",
+                                              "CheckNumerics",
+                                              "CheckNumericsV2",
+                                              "DynamicPartition",
+                                              "MatrixInverse",
+                                              "MatrixSolve",
+                                              "NonMaxSuppressionV3",
+                                              "NonMaxSuppressionV4",
+                                              "NonMaxSuppressionV5",
+                                              "Print",
+                                              "PrintV2",
+                                              "TridiagonalSolve",
+                                              "Unique",
+                                              "UniqueV2",
+                                              "UniqueWithCounts",
+                                              "UniqueWithCountsV2",
+                                              "VarHandleOp",
+                                              "Where"};
 
 bool IsLoop(std::string_view op) { return op == "While" || op == "StatelessWhile"; }
 
@@ -78,7 +79,7 @@ bool IsCallOfFunction(std::string_view op) {
 
 // Whether an op does nothing but compute, read variables and write them.
 bool IsPlain(const std::string& op, const tf::FunctionLibraryDefinition& functions) {
-  if (std::find(kOtherMeaning.begin(), kOtherMeaning.end(), op) != kOtherMeaning.end()) {
+  if (std::ranges::find(kOtherMeaning, op) != std::end(kOtherMeaning)) {
     return false;
   }
   if (IsCallOfFunction(op)) return true;
@@ -524,14 +525,10 @@ class Compile : public tf::GraphOptimizationPass {
 // TensorFlow's kernel of _XlaCompile. An error of it, for instance that a shape inside of a loop is
 // not a constant, means here that there is no program for these arguments: the function is called
 // instead, and reports what is wrong if anything is.
-class CompileProgram : public tf::OpKernel {
+class CompileProgram : public KernelOf<> {
  public:
-  explicit CompileProgram(tf::OpKernelConstruction* construction) : tf::OpKernel(construction) {
-    absl::Status status;
-    kernel_ = tf::CreateOpKernel(tf::DeviceType(tf::DEVICE_DEFAULT), construction->device(),
-                                 tf::cpu_allocator(), construction->def(),
-                                 construction->graph_def_version(), &status);
-    OP_REQUIRES_OK(construction, status);
+  explicit CompileProgram(tf::OpKernelConstruction* construction)
+      : KernelOf(construction, tf::DEVICE_DEFAULT) {
     OP_REQUIRES_OK(construction, construction->GetAttr("must_compile", &must_compile_));
   }
 
@@ -580,7 +577,6 @@ class CompileProgram : public tf::OpKernel {
     context->set_output(1, compiled);
   }
 
-  std::unique_ptr<tf::OpKernel> kernel_;
   bool must_compile_ = false;
   std::atomic<bool> failed_ = false;  // it is not tried again
 };
@@ -594,17 +590,14 @@ void CompileLoops() {
 }
 
 void RegisterProgramCompiler() {
-  tf::kernel_factory::OpKernelRegistrar(
-      tf::KernelDefBuilder("_XlaCompile")
-          .Device(kDeviceType)
-          .HostMemory("constants")
-          .HostMemory("key")
-          .HostMemory("compilation_successful")
-          .HostMemory("resources")
-          .Build(),
-      "TripontCompileProgram", [](tf::OpKernelConstruction* construction) -> tf::OpKernel* {
-        return new CompileProgram(construction);
-      });
+  RegisterKernel<CompileProgram>(tf::KernelDefBuilder("_XlaCompile")
+                                     .Device(kDeviceType)
+                                     .HostMemory("constants")
+                                     .HostMemory("key")
+                                     .HostMemory("compilation_successful")
+                                     .HostMemory("resources")
+                                     .Build(),
+                                 "TripontCompileProgram");
 }
 
 }  // namespace tripont::tensorflow

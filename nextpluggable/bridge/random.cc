@@ -18,6 +18,7 @@
 
 #include "nextpluggable/bridge/rules.h"
 #include "nextpluggable/bridge/sizes.h"
+#include "tensorflow/compiler/tf2xla/type_util.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/framework/tensor_shape.h"
@@ -289,26 +290,9 @@ xla::XlaOp IntoRange(xla::XlaOp bits, xla::XlaOp least, xla::XlaOp end, xla::Pri
 absl::StatusOr<xla::PrimitiveType> TypeOf(Context* context) {
   tf::DataType type = tf::DT_INVALID;
   TF_RETURN_IF_ERROR(tf::GetNodeAttr(context->op_kernel().def(), "dtype", &type));
-  switch (type) {
-    case tf::DT_HALF:
-      return xla::F16;
-    case tf::DT_BFLOAT16:
-      return xla::BF16;
-    case tf::DT_FLOAT:
-      return xla::F32;
-    case tf::DT_DOUBLE:
-      return xla::F64;
-    case tf::DT_INT32:
-      return xla::S32;
-    case tf::DT_INT64:
-      return xla::S64;
-    case tf::DT_UINT32:
-      return xla::U32;
-    case tf::DT_UINT64:
-      return xla::U64;
-    default:
-      return absl::InternalError("random numbers of type " + tf::DataTypeString(type));
-  }
+  xla::PrimitiveType primitive = xla::PRIMITIVE_TYPE_INVALID;
+  TF_RETURN_IF_ERROR(tf::DataTypeToPrimitiveType(type, &primitive));
+  return primitive;
 }
 
 // Where a kernel's numbers are drawn from a range: the inputs that are its ends.

@@ -36,7 +36,7 @@ from ..ir.hlo import (
 )
 from ..ir.moves import block
 from ..ir.patterns import body_on_arrays, reshape, reshape_groups, splat
-from .rewrite import prune, unplaced, with_called, with_entry
+from .rewrite import map_computations, prune, unplaced
 
 if TYPE_CHECKING:
     from ..targets.costs import Components
@@ -55,11 +55,11 @@ Node = tuple[Instruction, int]  # a dimension of an array
 def split_components(module: Module, target: Target) -> Module:
     """The module with small dimensions taken out of arrays where that pays."""
     costs = target.costs.components
-    new: dict[Computation, Computation] = {}
-    for computation in executable_computations(module):
-        changed = with_called(computation, new)
-        new[computation] = _Splitter(changed, costs).run() if _may_pay(changed, costs) else changed
-    return with_entry(module, new[module.entry])
+    return map_computations(
+        module,
+        lambda c: _Splitter(c, costs).run() if _may_pay(c, costs) else c,
+        executable_computations(module),
+    )
 
 
 def _may_pay(computation: Computation, costs: Components) -> bool:

@@ -8,7 +8,7 @@ from ..fusion.fuse import executable_computations
 from ..ir.hlo import Computation, Instruction, Module
 from ..memory.inplace import in_place_operands, must_share, without_bitcasts
 from .collectives import meets_others
-from .rewrite import with_called, with_entry
+from .rewrite import map_computations
 
 # Instructions whose result is their operand's memory.
 _ALIASES = frozenset(["bitcast", "get-tuple-element"])
@@ -19,10 +19,7 @@ def delay_updates(module: Module) -> Module:
 
     The module is fused and scheduled: ``h.at[i].set(x), f(h[i])`` reads h[i] first.
     """
-    new: dict[Computation, Computation] = {}
-    for computation in executable_computations(module):
-        new[computation] = _delay_in(with_called(computation, new))
-    return with_entry(module, new[module.entry])
+    return map_computations(module, _delay_in, executable_computations(module))
 
 
 def _delay_in(computation: Computation) -> Computation:

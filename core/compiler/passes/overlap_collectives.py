@@ -24,7 +24,7 @@ from ..ir.patterns import is_collective_call
 from ..ir.registry import OPS
 from ..memory.inplace import in_place_operands, must_share, without_bitcasts
 from .collectives import eager_places, meets_others
-from .rewrite import with_called, with_entry
+from .rewrite import map_computations
 
 if TYPE_CHECKING:
     from ..targets.costs import Costs
@@ -38,10 +38,8 @@ def overlap_collectives(module: Module, target: Target) -> Module:
     """``module``, which is fused and scheduled, with its collectives beside its other work."""
     if not module.overlaps:
         return module
-    new: dict[Computation, Computation] = {}
-    for computation in executable_computations(module):
-        new[computation] = _overlap_in(with_called(computation, new), target.costs)
-    return with_entry(module, new[module.entry])
+    computations = executable_computations(module)
+    return map_computations(module, lambda c: _overlap_in(c, target.costs), computations)
 
 
 def _reduces(i: Instruction) -> bool:

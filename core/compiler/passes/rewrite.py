@@ -19,10 +19,14 @@ Rule = Callable[[Instruction], Instruction | None]
 MAXIMUM_REWRITES: Final = 16
 
 
-def map_computations(module: Module, function: Callable[[Computation], Computation]) -> Module:
-    """The module with ``function`` applied to every computation, callees before callers."""
+def map_computations(
+    module: Module,
+    function: Callable[[Computation], Computation],
+    among: Iterable[Computation] | None = None,
+) -> Module:
+    """The module with ``function`` applied to every computation, or to those ``among`` them; callees before callers."""
     new: dict[Computation, Computation] = {}
-    for computation in module.computations():
+    for computation in module.computations() if among is None else among:
         new[computation] = function(with_called(computation, new))
     return with_entry(module, new[module.entry])
 

@@ -20,7 +20,6 @@ from ..codegen.kernels.block_transpose import blocks_for
 from ..fusion.fuse import executable_computations
 from ..ir import dtypes
 from ..ir.hlo import (
-    Computation,
     GatherDimensionNumbers,
     Instruction,
     Module,
@@ -30,7 +29,7 @@ from ..ir.hlo import (
 )
 from ..ir.lane_blocks import Digit, digits, places
 from ..ir.patterns import reshape, splat_value
-from .rewrite import map_computations, sweep, with_called, with_entry
+from .rewrite import map_computations, sweep
 
 if TYPE_CHECKING:
     from ..targets.costs import Transposes
@@ -65,10 +64,8 @@ def turn_blocks(module: Module, target: Target) -> Module:
             moved //= runs[0].size
         return _turned(i) if moved > costs.turned else None
 
-    new: dict[Computation, Computation] = {}
-    for computation in executable_computations(module):
-        new[computation] = sweep(with_called(computation, new), rule, repeat=False)
-    return with_entry(module, new[module.entry])
+    computations = executable_computations(module)
+    return map_computations(module, lambda c: sweep(c, rule, repeat=False), computations)
 
 
 def _turned(transpose: Instruction) -> Instruction:

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <new>
+#include <utility>
 
 #include "core/runtime/backend.h"
 #include "core/runtime/device.h"
@@ -23,24 +24,15 @@ size_t RoundUp(size_t size) { return (size + kAlignment - 1) / kAlignment * kAli
 }  // namespace
 
 DataType DataTypeOf(PrimitiveType type) {
-  switch (type) {
-    case PrimitiveType::kF32:
-      return DataType::kF32;
-    case PrimitiveType::kBF16:
-      return DataType::kBF16;
-    case PrimitiveType::kF16:
-      return DataType::kF16;
-    case PrimitiveType::kF64:
-      return DataType::kF64;
-    case PrimitiveType::kS8:
-      return DataType::kS8;
-    case PrimitiveType::kU8:
-      return DataType::kU8;
-    case PrimitiveType::kS32:
-      return DataType::kS32;
-    default:
-      return DataType::kUndefined;
+  constexpr std::pair<PrimitiveType, DataType> kTypes[] = {
+      {PrimitiveType::kF32, DataType::kF32}, {PrimitiveType::kBF16, DataType::kBF16},
+      {PrimitiveType::kF16, DataType::kF16}, {PrimitiveType::kF64, DataType::kF64},
+      {PrimitiveType::kS8, DataType::kS8},   {PrimitiveType::kU8, DataType::kU8},
+      {PrimitiveType::kS32, DataType::kS32}};
+  for (const auto& [from, to] : kTypes) {
+    if (from == type) return to;
   }
+  return DataType::kUndefined;
 }
 
 StatusOr<OwnedMemoryDesc> StridedDesc(const Api& api, DataType type,

@@ -115,30 +115,16 @@ StatusOr<std::vector<Handle<KernelBundleRef>>> BuildBundles(const Api& api, Cont
 
 // dpctl's number for a number of type `type`; kPointer if there is none.
 ArgumentType TypeOf(PrimitiveType type) {
-  switch (type) {
-    case PrimitiveType::kS8:
-      return kInt8;
-    case PrimitiveType::kU8:
-      return kUint8;
-    case PrimitiveType::kS16:
-      return kInt16;
-    case PrimitiveType::kU16:
-      return kUint16;
-    case PrimitiveType::kS32:
-      return kInt32;
-    case PrimitiveType::kU32:
-      return kUint32;
-    case PrimitiveType::kS64:
-      return kInt64;
-    case PrimitiveType::kU64:
-      return kUint64;
-    case PrimitiveType::kF32:
-      return kFloat32;
-    case PrimitiveType::kF64:
-      return kFloat64;
-    default:
-      return kPointer;
+  constexpr std::pair<PrimitiveType, ArgumentType> kTypes[] = {
+      {PrimitiveType::kS8, kInt8},     {PrimitiveType::kU8, kUint8},
+      {PrimitiveType::kS16, kInt16},   {PrimitiveType::kU16, kUint16},
+      {PrimitiveType::kS32, kInt32},   {PrimitiveType::kU32, kUint32},
+      {PrimitiveType::kS64, kInt64},   {PrimitiveType::kU64, kUint64},
+      {PrimitiveType::kF32, kFloat32}, {PrimitiveType::kF64, kFloat64}};
+  for (const auto& [from, to] : kTypes) {
+    if (from == type) return to;
   }
+  return kPointer;
 }
 
 }  // namespace
