@@ -61,8 +61,8 @@ class WireReader {
   bool ok_ = true;
 };
 
-// Where the values of a field go. Of a field that stands several times the last one stays, but a
-// list gets all of them, and a function is given the bytes of each.
+// Where the values of a field go. If a field stands several times its last value stays, but a list
+// gets all of them, and a function is given the bytes of each.
 struct WireField {
   uint32_t number;
   std::variant<bool*, int64_t*, std::string*, std::string_view*, std::vector<int64_t>*,

@@ -148,7 +148,7 @@ using Contributions = std::span<const Launch::Contribution>;
 // other processes, if there are any, take part through hosts::Exchange.
 class Group {
  public:
-  // Of members of this process alone.
+  // A group whose members are all of this process.
   Group(Contributions all, LibraryContext& context)
       : all_(all), context_(context), processes_(all.size()), local_(all.size()) {
     std::iota(local_.begin(), local_.end(), size_t{0});
