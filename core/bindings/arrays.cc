@@ -11,7 +11,7 @@
 
 namespace tripont::python {
 namespace py = pybind11;
-using namespace pybind11::literals;  // "name"_a
+using pybind11::literals::operator""_a;  // "name"_a = value
 namespace {
 
 PyObject* status_error = nullptr;

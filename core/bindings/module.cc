@@ -28,7 +28,7 @@
 
 namespace tripont::python {
 namespace py = pybind11;
-using namespace pybind11::literals;  // "name"_a
+using pybind11::literals::operator""_a;  // "name"_a = value
 namespace {
 
 // Options values may be str, int, float or bool, as JAX passes them.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .dtypes import DType
-from .hlo import Computation, Instruction, Metadata, Shape, parameter
+from .hlo import Computation, Instruction, Metadata, Shape, constant, parameter
 
 # ``metadata``: that of the operand if it is None.
 
@@ -99,6 +99,24 @@ def pad_dimension(
     lows, highs = [0] * len(operand.dims), [0] * len(operand.dims)
     lows[dimension], highs[dimension] = low, high
     return pad(operand, value, lows, highs)
+
+
+def sum_over(
+    operand: Instruction,
+    dimensions: Sequence[int],
+    metadata: Metadata | None = None,
+    body: str = "add",
+) -> Instruction:
+    """The sum over ``dimensions``. ``body``: the name of the reduction's computation."""
+    kept = tuple([n for d, n in enumerate(operand.dims) if d not in dimensions])
+    return Instruction(
+        "reduce",
+        Shape(operand.dtype, kept),
+        (operand, constant(0, operand.dtype)),
+        {"dimensions": tuple(dimensions)},
+        (addition(operand.dtype, body),),
+        metadata=metadata or operand.metadata,
+    )
 
 
 def addition(dtype: DType, name: str = "add") -> Computation:

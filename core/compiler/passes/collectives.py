@@ -33,6 +33,7 @@ from ..ir.hlo import (
 )
 from ..ir.moves import concatenate, cut, transpose
 from ..ir.patterns import binary_body, is_collective_call, reshape
+from .decompose import element_of_tuple
 from .library.call import library_call
 from .rewrite import map_computations, sweep
 
@@ -72,8 +73,7 @@ def arrange_collectives(module: Module) -> Module:
         if i.opcode in _OPCODES:
             return _arrange(i, module)
         if i.opcode == "get-tuple-element" and i.operands[0].opcode == "tuple":
-            index: int = i.attributes["index"]
-            return i.operands[0].operands[index]
+            return element_of_tuple(i)
         return None
 
     return map_computations(module, lambda c: _transpose_before_reducing(sweep(c, rule)))

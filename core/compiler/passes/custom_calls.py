@@ -337,12 +337,7 @@ def _unless_failed(value: Instruction, info: Instruction, i: Instruction) -> Ins
         {"direction": "EQ", "comparison_type": "SIGNED"},
         shape=Shape(dtypes.PRED, info.dims),
     )
-    goods = i.derive(
-        "broadcast",
-        (good,),
-        {"dimensions": tuple(range(len(info.dims)))},
-        shape=Shape(dtypes.PRED, shape.dims),
-    )
+    goods = broadcast(good, shape.dims, range(len(info.dims)))
     nan = broadcast(constant(np.asarray(np.nan).astype(shape.dtype.numpy)), shape.dims)
     return i.derive("select", (goods, value, nan), shape=shape)
 

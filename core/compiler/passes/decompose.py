@@ -10,7 +10,7 @@ import numpy as np
 
 from ..ir.dtypes import F32
 from ..ir.hlo import Instruction, Module, Shape, TupleShape, broadcast, constant
-from ..ir.moves import addition
+from ..ir.moves import sum_over
 from ..ir.patterns import body_on_arrays, convert, splat
 from ..ir.registry import OPS
 from .rewrite import map_computations, sweep
@@ -59,15 +59,8 @@ def _number(value: float, like: Instruction) -> Instruction:
 
 def _sum(x: Instruction, feature: int) -> Instruction:
     """The sum over all dimensions but ``feature``."""
-    dimensions = tuple(n for n in range(len(x.dims)) if n != feature)
-    shape = Shape(x.dtype, (x.dims[feature],))
-    return x.derive(
-        "reduce",
-        (x, constant(0, x.dtype)),
-        {"dimensions": dimensions},
-        (addition(x.dtype, f"sum_{x.dtype.name}"),),
-        shape=shape,
-    )
+    dimensions = [n for n in range(len(x.dims)) if n != feature]
+    return sum_over(x, dimensions, body=f"sum_{x.dtype.name}")
 
 
 def _wide(x: Instruction) -> Instruction:

@@ -30,7 +30,7 @@ from ...ir.hlo import (
     constant,
     get_tuple_element,
 )
-from ...ir.moves import addition
+from ...ir.moves import sum_over
 from ...ir.patterns import constant_value, convert, is_constant, reshape, squeezed
 from .attention_body import Body
 from .split_products import split_operand
@@ -289,14 +289,7 @@ class _Gradient:
         wide = convert(self.gradient, m.wide)
         product = Instruction("multiply", wide.shape, (wide, result))
         column = self.gradient_view.index(DEPTH)
-        dims = tuple(size for d, size in enumerate(product.dims) if d != column)
-        sums = m.last.derive(
-            "reduce",
-            (product, constant(0.0, m.wide)),
-            {"dimensions": (column,)},
-            [addition(m.wide)],
-            shape=Shape(m.wide, dims),
-        )
+        sums = sum_over(product, (column,), m.last.metadata)
         left = tuple(label for label in labels_of(self.gradient_view) if label != DEPTH)
         return transposed(sums, left, (*m.batch, *m.queries))
 

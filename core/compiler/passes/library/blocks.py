@@ -16,7 +16,7 @@ import numpy as np
 from ...ir import dtypes
 from ...ir.dtypes import DType
 from ...ir.hlo import DotDimensionNumbers, Instruction, Shape, constant
-from ...ir.moves import addition, pad_dimension
+from ...ir.moves import pad_dimension, sum_over
 from ...ir.patterns import convert, reshape
 
 # Bytes that the blocks' results may take before they are added up. They are memory that the program does not have
@@ -59,12 +59,7 @@ def in_blocks(
     product = multiply(split)
     if product is None:
         return None
-    return dot.derive(
-        "reduce",
-        (as_integers(product, dot.dtype), constant(np.zeros((), dot.dtype.numpy), dot.dtype)),
-        {"dimensions": (len(numbers.lhs_batch),)},
-        (addition(dot.dtype),),
-    )
+    return sum_over(as_integers(product, dot.dtype), (len(numbers.lhs_batch),), dot.metadata)
 
 
 def as_integers(product: Instruction, dtype: DType) -> Instruction:

@@ -38,7 +38,7 @@ from ...ir.hlo import (
     constant,
     strides_of,
 )
-from ...ir.moves import addition, concatenate, cut, pad, pad_dimension, transpose
+from ...ir.moves import concatenate, cut, pad, pad_dimension, sum_over, transpose
 from ...ir.patterns import convert, reshape, splat_value
 from .blocks import as_integers
 from .gemm import accumulator
@@ -573,13 +573,8 @@ def _narrowed(form: ProductForm, lanes: int) -> ProductForm:
 def _feature_sums(rhs: Instruction, feature: int, factor: int) -> Instruction:
     """``factor`` times the sum of the kernel of each output feature, in s32."""
     wide = convert(rhs, dtypes.S32)
-    shape = Shape(dtypes.S32, (rhs.dims[feature],))
-    dimensions = tuple(d for d in range(len(rhs.dims)) if d != feature)
-    zero = constant(np.zeros((), np.int32), dtypes.S32)
-    total = rhs.derive(
-        "reduce", (wide, zero), {"dimensions": dimensions}, (addition(dtypes.S32),), shape=shape
-    )
-    return Instruction("multiply", shape, (total, splat_value(factor, total)))
+    sums = sum_over(wide, [d for d in range(len(rhs.dims)) if d != feature], rhs.metadata)
+    return Instruction("multiply", sums.shape, (sums, splat_value(factor, sums)))
 
 
 def _flipped(operand: Instruction, dtype: DType) -> Instruction:
