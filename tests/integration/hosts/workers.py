@@ -173,7 +173,8 @@ def detected() -> None:
     """JAX finds its arguments in what a launcher tells (join)."""
     mesh = Mesh(np.array(jax.devices()), "x")
     total = np.asarray(_psum(mesh).addressable_data(0))[0, 0]
-    print("PROCESS", jax.process_index(), "of", jax.process_count(), "sum", total)
+    # One write: the launcher mixes what its processes write.
+    print(f"PROCESS {jax.process_index()} of {jax.process_count()} sum {total}\n", end="", flush=True)
 
 
 def transfers() -> None:
