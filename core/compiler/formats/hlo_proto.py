@@ -113,6 +113,7 @@ class _ModuleWriter:
     def __init__(self, module: Module) -> None:
         self.module = module
         self._shapes: dict[AnyShape, bytes] = {}
+        self._opcodes: dict[str, bytes] = {}
         self._metadata: dict[Metadata, bytes] = {}
         self._names: dict[str, int] = {}
         self._next_id = 0
@@ -246,6 +247,13 @@ class _ModuleWriter:
         parts.extend(message(3, p.name.encode()) for p in self.module.entry.parameters)
         return b"".join(parts)
 
+    def opcode(self, opcode: str) -> bytes:
+        """The field of an instruction's opcode."""
+        found = self._opcodes.get(opcode)
+        if found is None:
+            found = self._opcodes[opcode] = text(Field.OPCODE, opcode)
+        return found
+
     def metadata(self, metadata: Metadata) -> bytes:
         """The OpMetadata field of an instruction."""
         found = self._metadata.get(metadata)
@@ -365,7 +373,7 @@ class _ComputationWriter:
         body = b"".join(
             (
                 text(Field.NAME, module.unique_name(name or opcode)),
-                text(Field.OPCODE, opcode),
+                module.opcode(opcode),
                 message(Field.SHAPE, shape if isinstance(shape, bytes) else module.shape(shape)),
                 metadata,
                 fields,

@@ -6,6 +6,7 @@ https://protobuf.dev/programming-guides/encoding defines it.
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
@@ -18,10 +19,9 @@ FIXED32: Final = 5
 # ------------------------------------------------------------------------------------------------------- writing
 
 
+@functools.lru_cache(maxsize=1 << 14)  # most numbers are small, and met again
 def varint(value: int) -> bytes:
     """An integer in base 128; negative ones as 64-bit two's complement."""
-    if 0 <= value < 128:
-        return _SMALL[value]
     if value < 0:
         value += 1 << 64
     out = bytearray()
@@ -32,7 +32,6 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
-_SMALL: Final = tuple(bytes((i,)) for i in range(128))
 _VARINT_KEYS: Final = tuple(varint(n << 3 | VARINT) for n in range(100))
 _BYTES_KEYS: Final = tuple(varint(n << 3 | BYTES) for n in range(100))
 
@@ -49,7 +48,10 @@ def message(field: int, payload: bytes) -> bytes:
 
 def text(field: int, value: str) -> bytes:
     """A string field; absent when empty."""
-    return message(field, value.encode("utf-8", "replace")) if value else b""
+    if not value:
+        return b""
+    payload = value.encode("utf-8", "replace")
+    return _BYTES_KEYS[field] + varint(len(payload)) + payload
 
 
 def integers(field: int, values: Iterable[int]) -> bytes:
@@ -86,6 +88,23 @@ class Field(NamedTuple):
 def fields(data: bytes | memoryview) -> Iterator[Field]:
     """The fields of a message, in order. Raises ValueError if it is damaged."""
     view = memoryview(data)
+    for number, kind, value, start, end in _places(view):
+        field_value = value if kind == VARINT else view[value:end]
+        yield Field(number, field_value, view[start:end])
+
+
+def submessages(data: bytes | memoryview, number: int) -> Iterator[memoryview]:
+    """The values of the fields of this number, but for those that are varints."""
+    view = memoryview(data)
+    for found, kind, value, _, end in _places(view):
+        if found == number and kind != VARINT:
+            yield view[value:end]
+
+
+def _places(view: memoryview) -> Iterator[tuple[int, int, int, int, int]]:
+    """Of each field its number, its wire type, the value of a varint or else where the value starts, and where the
+    field starts and ends.
+    """
     length = len(view)
     position = 0
     while position < length:
@@ -103,7 +122,7 @@ def fields(data: bytes | memoryview) -> Iterator[Field]:
             if size > 127:
                 size, position = _read_varint(view, position - 1)
             if kind == VARINT:
-                yield Field(key >> 3, size, view[start:position])
+                yield key >> 3, kind, size, start, position
                 continue
         elif kind in (FIXED32, FIXED64):
             size = 4 if kind == FIXED32 else 8
@@ -112,15 +131,8 @@ def fields(data: bytes | memoryview) -> Iterator[Field]:
         end = position + size
         if end > length:
             raise ValueError("a field that ends after its message")
-        yield Field(key >> 3, view[position:end], view[start:end])
+        yield key >> 3, kind, position, start, end
         position = end
-
-
-def submessages(data: bytes | memoryview, number: int) -> Iterator[memoryview]:
-    """The values of the message, string or bytes fields of this number."""
-    for field in fields(data):
-        if field.number == number and isinstance(field.value, memoryview):
-            yield field.value
 
 
 def replaced(data: bytes | memoryview, changes: Mapping[int, Callable[[Field], bytes]]) -> bytes:

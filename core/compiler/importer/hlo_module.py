@@ -129,23 +129,25 @@ def convertible(program: bytes) -> bytes:
     * a composite of several results: a call of its decomposition.
     * replica groups that are given by axes of a mesh: a list of groups.
     """
-    if not any(word in program for word in _WORDS):
+    words = [word for word in _WORDS if word in program]
+    if not words:
         return program
     out = []
     for field in fields(program):
         if field.number != _COMPUTATIONS or isinstance(field.value, int):
             out.append(bytes(field.whole))
         else:
-            out.append(message(_COMPUTATIONS, _convertible_computation(field.value)))
+            out.append(message(_COMPUTATIONS, _convertible_computation(field.value, words)))
     return b"".join(out)
 
 
-def _convertible_computation(data: memoryview) -> bytes:
+def _convertible_computation(data: memoryview, words: Sequence[bytes]) -> bytes:
     whole = bytes(data)
-    if not any(word in whole for word in _WORDS):
+    words = [word for word in words if word in whole]
+    if not words:
         return whole
     if not any(word.encode() in whole for word in _STARTED):
-        return b"".join(map(_convertible_part, fields(data)))
+        return b"".join([_convertible_part(field, words) for field in fields(data)])
     instructions = [_read_instruction(i) for i in submessages(data, _INSTRUCTIONS)]
     several = {i.id for i in instructions if i.opcode in _STARTED and _is_tuple(i)}
     same = {
@@ -167,13 +169,13 @@ def _convertible_computation(data: memoryview) -> bytes:
     return b"".join(out)
 
 
-def _convertible_part(field: Field) -> bytes:
+def _convertible_part(field: Field, words: Sequence[bytes]) -> bytes:
     """A field of a computation in which no instruction takes the place of another."""
     whole = bytes(field.whole)
     if (
         field.number != _INSTRUCTIONS
         or isinstance(field.value, int)
-        or not any(word in whole for word in _WORDS)
+        or not any(word in whole for word in words)
     ):
         return whole
     return message(_INSTRUCTIONS, _renamed(_read_instruction(field.value), set(), {}))

@@ -212,6 +212,9 @@ class ProgramReader:
 
     def _place(self, location: Any) -> tuple[str, int]:
         """File and line of the innermost call of a location, or ("", 0)."""
+        known = self._places.get(location.attr)
+        if known is not None:
+            return known
         seen: list[Any] = []
         place = ("", 0)
         while True:
@@ -260,7 +263,8 @@ class BlockReader:
 
     def operands(self, operation: Any) -> list[Instruction]:
         """The instructions of an operation's operands."""
-        return [self.value(v) for v in operation.operands]
+        values = self.values
+        return [values[v] if v in values else self.value(v) for v in operation.operands]
 
     def shape(self, operation: Any) -> Shape:
         """The shape of an operation's first result."""
@@ -406,16 +410,8 @@ class BlockReader:
         self.metadata = program.metadata(operation.location)
         opcode = OPCODES_AS_THEY_STAND.get(name)
         if opcode is not None:
-            operands = []
-            for v in operation.operands:
-                operand = values.get(v)
-                operands.append(operand if operand is not None else self.value(v))
             result = operation.results[0]
-            instruction = Instruction(
-                opcode, program.shape(result.type), operands, metadata=self.metadata
-            )
-            self.instructions.append(instruction)
-            values[result] = instruction
+            values[result] = self.emit(opcode, program.shape(result.type), self.operands(operation))
             return
         reader = READERS.get(name)
         if reader is None:

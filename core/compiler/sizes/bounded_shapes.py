@@ -47,12 +47,13 @@ def is_bounded(program: bytes) -> bool:
     """
     if not any(name.encode() in program for name in TARGETS):
         return False
-    return any(
-        any(True for _ in _dynamic_dimensions(shape))
+    shapes = {  # of few different ones a program has many
+        bytes(shape)
         for computation in submessages(program, _COMPUTATIONS)
         for instruction in submessages(computation, _INSTRUCTIONS)
         for shape in submessages(instruction, _SHAPE)
-    )
+    }
+    return any(True for shape in shapes for _ in _dynamic_dimensions(memoryview(shape)))
 
 
 def without_computed_sizes(program: bytes) -> bytes:
