@@ -6,7 +6,7 @@ Names, codes and widths are those of ``core/schema/element_types.py``: a dtype p
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import ml_dtypes
@@ -28,11 +28,11 @@ class DType:
     kind: Kind
     bits: int
     numpy: np.dtype
+    #: Bytes an element takes in memory.
+    size: int = field(init=False)
 
-    @property
-    def size(self) -> int:
-        """Bytes an element takes in memory."""
-        return self.numpy.itemsize
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", self.numpy.itemsize)
 
     @property
     def is_integer(self) -> bool:

@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -40,8 +40,7 @@ LayoutOrder = tuple[int, ...]
 AUTO_LAYOUT: Final[LayoutOrder] = (-1,)
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(NamedTuple):
     """A dense row-major array's element type and dimensions."""
 
     dtype: DType
@@ -104,8 +103,7 @@ AnyShape = Shape | TupleShape | TokenShape
 TOKEN: Final = TokenShape()
 
 
-@dataclass(frozen=True, slots=True)
-class Metadata:
+class Metadata(NamedTuple):
     """Where an instruction came from in the user's program: shown in errors, dumps and profiles."""
 
     op_name: str = ""
@@ -237,6 +235,8 @@ class Instruction:
 
     @property
     def has_side_effect(self) -> bool:
+        if not self.called and self.opcode != "custom-call":  # most
+            return OPS[self.opcode].side_effect
         stack = [self]
         while stack:
             i = stack.pop()
@@ -285,9 +285,24 @@ class Instruction:
         self, operands: Sequence[Instruction], called: Sequence[Computation] | None = None
     ) -> Instruction:
         """The instruction with these operands and callees: itself if it has them already."""
-        if tuple(operands) == self.operands and (called is None or tuple(called) == self.called):
+        operands = tuple(operands)
+        if operands == self.operands and (called is None or tuple(called) == self.called):
             return self
-        return self.replace(operands=operands, called=called)
+        return self.on(operands, called)
+
+    def on(
+        self, operands: Sequence[Instruction], called: Sequence[Computation] | None = None
+    ) -> Instruction:
+        """A copy on other operands, which calls the same computations or ``called``."""
+        return Instruction(
+            self.opcode,
+            self.shape,
+            operands,
+            self.attributes,
+            self.called if called is None else called,
+            self.name,
+            self.metadata,
+        )
 
     def __repr__(self) -> str:
         operands = ", ".join(o.name or o.opcode for o in self.operands)
@@ -297,7 +312,7 @@ class Instruction:
 class Computation:
     """Parameters, instructions in dependency order (parameters included), and the instruction that is the result."""
 
-    __slots__ = ("instructions", "name", "parameters", "root")
+    __slots__ = ("_callees", "instructions", "name", "parameters", "root")
 
     def __init__(
         self,
@@ -310,6 +325,15 @@ class Computation:
         self.parameters = tuple(parameters)
         self.instructions = tuple(instructions)
         self.root = root
+        self._callees: tuple[Computation, ...] | None = None
+
+    @property
+    def callees(self) -> tuple[Computation, ...]:
+        """The computations that the instructions call, each once, in order."""
+        if self._callees is None:
+            called = [c for i in self.instructions if i.called for c in i.called]
+            self._callees = tuple(dict.fromkeys(called))
+        return self._callees
 
     @property
     def results(self) -> tuple[Instruction, ...]:
@@ -425,8 +449,7 @@ class Module:
             elif computation not in seen:
                 seen.add(computation)
                 stack.append((computation, True))
-                callees = [c for i in computation.instructions for c in i.called]
-                stack.extend((c, False) for c in reversed(callees) if c not in seen)
+                stack += [(c, False) for c in reversed(computation.callees) if c not in seen]
         return order
 
     def assign_names(self) -> None:

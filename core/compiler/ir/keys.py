@@ -19,12 +19,12 @@ import numpy as np
 
 from .dtypes import DType
 from .errors import of_instruction
-from .hlo import Computation, Instruction, Shape, TokenShape, TupleShape
+from .hlo import Computation, Instruction, TokenShape, TupleShape
 
 # Values that are their own keys. Every other key is a tuple that begins with the value's type, but for those of tuples;
 # types themselves are not values of attributes, and so no two keys can be mistaken for each other.
 _EXACT: Final = frozenset(
-    (int, str, bytes, NoneType, DType, Shape, TupleShape, TokenShape, Computation, Instruction)
+    (int, str, bytes, NoneType, DType, TupleShape, TokenShape, Computation, Instruction)
 )
 
 

@@ -17,6 +17,7 @@ class InvalidInstruction(Exception):  # noqa: N818 - the caller names the instru
 
 
 def require(condition: bool, message: str) -> None:
+    """(A message that takes time to make is better raised where ``condition`` is known.)"""
     if not condition:
         raise InvalidInstruction(message)
 
@@ -39,15 +40,15 @@ def one_or_tuple(shapes: Sequence[AnyShape]) -> AnyShape:
 
 
 def check_permutation(values: Sequence[int], rank: int, what: str) -> None:
-    require(
-        sorted(values) == list(range(rank)),
-        f"{what} {tuple(values)} are not a permutation of {rank} dimensions",
-    )
+    if sorted(values) != list(range(rank)):
+        message = f"{what} {tuple(values)} are not a permutation of {rank} dimensions"
+        raise InvalidInstruction(message)
 
 
 def check_distinct(values: Sequence[int], rank: int, what: str) -> None:
-    ok = len(set(values)) == len(values) and all(0 <= v < rank for v in values)
-    require(ok, f"{what} {tuple(values)} are not distinct dimensions of {rank}")
+    if values and not (min(values) >= 0 and max(values) < rank and len(set(values)) == len(values)):
+        message = f"{what} {tuple(values)} are not distinct dimensions of {rank}"
+        raise InvalidInstruction(message)
 
 
 def same_dimensions(shapes: Sequence[Shape]) -> None:
@@ -98,14 +99,15 @@ def reduced_operands(instruction: Instruction) -> tuple[list[Shape], list[Shape]
 
 def same_shape(instruction: Instruction) -> Shape:
     """All operands of one shape, which is the result's."""
-    shapes = arrays_of(instruction)
-    require(all(s == shapes[0] for s in shapes), "the operands' shapes differ")
+    first = array_of(instruction)
+    for index, operand in enumerate(instruction.operands):
+        if operand.shape != first:
+            array_of(instruction, index)
+            raise InvalidInstruction("the operands' shapes differ")
     kinds = OPS[instruction.opcode].kinds
-    if kinds:
-        require(
-            shapes[0].dtype.kind in kinds, f"{instruction.opcode} does not take {shapes[0].dtype}"
-        )
-    return shapes[0]
+    if kinds and first.dtype.kind not in kinds:
+        raise InvalidInstruction(f"{instruction.opcode} does not take {first.dtype}")
+    return first
 
 
 def _dilated(size: int, dilation: int) -> int:

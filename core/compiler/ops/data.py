@@ -33,6 +33,7 @@ from ..ir.registry import (
     register,
 )
 from ..ir.shape_rules import (
+    InvalidInstruction,
     array_of,
     arrays_of,
     check_distinct,
@@ -59,15 +60,14 @@ def _check_iota(instruction: Instruction) -> None:
 def _broadcast_shape(instruction: Instruction) -> Shape:
     operand = array_of(instruction)
     dims, dimensions = instruction.dims, instruction.attributes["dimensions"]
-    require(
-        len(dimensions) == operand.rank,
-        f"{len(dimensions)} dimensions for an operand of rank {operand.rank}",
-    )
+    if len(dimensions) != operand.rank:
+        raise InvalidInstruction(
+            f"{len(dimensions)} dimensions for an operand of rank {operand.rank}"
+        )
     check_distinct(dimensions, len(dims), "dimensions")
     for i, d in enumerate(dimensions):
-        require(
-            operand.dims[i] == dims[d], f"operand dimension {i} differs from result dimension {d}"
-        )
+        if operand.dims[i] != dims[d]:
+            raise InvalidInstruction(f"operand dimension {i} differs from result dimension {d}")
     return Shape(operand.dtype, dims)
 
 
@@ -100,10 +100,8 @@ def _slice_shape(instruction: Instruction) -> Shape:
     require(all(len(b) == operand.rank for b in bounds), "bounds do not have the operand's rank")
     dims = []
     for size, start, limit, stride in zip(operand.dims, *bounds, strict=True):
-        require(
-            0 <= start <= limit <= size and stride > 0,
-            f"[{start}:{limit}:{stride}] is not inside {size}",
-        )
+        if not (0 <= start <= limit <= size and stride > 0):
+            raise InvalidInstruction(f"[{start}:{limit}:{stride}] is not inside {size}")
         dims.append(-(-(limit - start) // stride))
     return operand.with_dims(dims)
 

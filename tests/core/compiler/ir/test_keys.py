@@ -53,7 +53,7 @@ DIFFERENT = [
     ({"a": 0.0}, {"a": -0.0}), ({"a": 1}, {"a": True}), ({"a": LONG}, {"a": ALMOST}), (LONG, ALMOST),
     (np.zeros(4, np.int32), np.zeros(4, np.float32)), (np.zeros((2, 3)), np.zeros((3, 2))),
     (np.zeros(2, np.int64), np.zeros(4, np.int32)), (np.dtype("f4"), np.dtype("f8")), (np.dtype("f4"), "float32"),
-    (F32, S32), (hlo.Shape(F32, (2,)), hlo.Shape(S32, (2,))),
+    (F32, S32), (hlo.Shape(F32, (2,)), hlo.Shape(S32, (2,))), (hlo.Shape(F32, (2,)), (F32, (2,))),
 ]  # fmt: skip
 
 
