@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -11,9 +11,10 @@ from ..fusion.fused import computation_key
 from ..ir import keys
 from ..ir.hlo import Computation, Instruction, Module
 from .inline import CONTROL_FLOW
-from .rewrite import map_computations, with_called, with_entry
+from .rewrite import map_computations, on_mapped, with_called, with_entry
 
 MAXIMUM_LITERAL = 1 << 16  # bytes of a constant that is compared with others
+_NEVER_MERGED: Final = (dict, list, np.ndarray)  # custom and library calls hold dicts
 
 
 def share_computations(module: Module) -> Module:
@@ -45,24 +46,24 @@ def eliminate_common_subexpressions(module: Module) -> Module:
 
 def _eliminate(computation: Computation) -> Computation:
     known: dict[Hashable, Instruction] = {}
-    mapped: dict[Instruction, Instruction] = {}
+    mapped: dict[Instruction, Instruction] = {}  # what has taken the place of another instruction
     output: list[Instruction] = []
-    changed = False
     for instruction in computation.instructions:
-        new = instruction.with_operands([mapped[o] for o in instruction.operands])
+        new = on_mapped(instruction, mapped)
         if instruction.opcode != "parameter" and not instruction.has_side_effect:
             key = _key(new)
             if key is not None:
                 first = known.setdefault(key, new)
                 if first is not new:
                     mapped[instruction] = first
-                    changed = True
                     continue
-        mapped[instruction] = new
+        if new is not instruction:
+            mapped[instruction] = new
         output.append(new)
-    if not changed:
+    if not mapped:
         return computation
-    return Computation(computation.name, computation.parameters, output, mapped[computation.root])
+    root = mapped.get(computation.root, computation.root)
+    return Computation(computation.name, computation.parameters, output, root)
 
 
 def _key(instruction: Instruction) -> Hashable | None:
@@ -73,7 +74,10 @@ def _key(instruction: Instruction) -> Hashable | None:
         if literal.nbytes > MAXIMUM_LITERAL:
             return None
         return ("constant", instruction.shape, literal.tobytes())
-    if any(isinstance(v, dict | list | np.ndarray) for v in attributes.values()):
-        return None  # custom and library calls hold dicts
-    same = keys.of_attributes(instruction) if attributes else None
+    same = None
+    if attributes:
+        for value in attributes.values():
+            if isinstance(value, _NEVER_MERGED):
+                return None
+        same = keys.of_attributes(instruction)
     return (instruction.opcode, instruction.shape, instruction.operands, same, instruction.called)

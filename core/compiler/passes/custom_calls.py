@@ -26,7 +26,7 @@ from ..ir.moves import transpose
 from . import random
 from .library.call import library_call
 from .library.other import goes_in_lanes
-from .rewrite import map_computations, sweep
+from .rewrite import sweep_module
 
 if TYPE_CHECKING:
     from ..targets.costs import Library
@@ -73,7 +73,7 @@ def lay_out_custom_calls(module: Module) -> Module:
     """
     if not _has_custom_calls(module):
         return module
-    return map_computations(module, lambda computation: sweep(computation, _lay_out))
+    return sweep_module(module, _lay_out)
 
 
 def match_custom_calls(module: Module, target: Target) -> Module:
@@ -88,7 +88,7 @@ def match_custom_calls(module: Module, target: Target) -> Module:
     def rule(i: Instruction) -> Instruction | None:
         return _match(i, library)
 
-    return map_computations(module, lambda computation: sweep(computation, rule, repeat=False))
+    return sweep_module(module, rule, repeat=False)
 
 
 def _has_custom_calls(module: Module) -> bool:

@@ -13,14 +13,14 @@ from ..ir.hlo import Instruction, Module, Shape, TupleShape, broadcast, constant
 from ..ir.moves import sum_over
 from ..ir.patterns import body_on_arrays, convert, splat
 from ..ir.registry import OPS
-from .rewrite import map_computations, sweep
+from .rewrite import sweep_module
 
 
 def decompose(module: Module) -> Module:
     """Batch normalisation and ``map`` become elementwise operations and reductions."""
     if not any(OPS[i.opcode].expand for c in module.computations() for i in c.instructions):
         return module
-    return map_computations(module, lambda computation: sweep(computation, _rule))
+    return sweep_module(module, _rule)
 
 
 def remove_barriers(module: Module) -> Module:
@@ -39,7 +39,7 @@ def remove_barriers(module: Module) -> Module:
         i.opcode == "optimization-barrier" for c in module.computations() for i in c.instructions
     ):
         return module
-    return map_computations(module, lambda computation: sweep(computation, rule))
+    return sweep_module(module, rule)
 
 
 def _rule(instruction: Instruction) -> Instruction | None:

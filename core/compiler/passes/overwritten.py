@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..ir.hlo import Instruction, Module
 from ..ir.patterns import only_part
 from ..ir.trip_counts import Steps
-from .rewrite import map_computations, sweep
+from .rewrite import sweep_module
 
 
 def forget_overwritten(module: Module) -> Module:
@@ -16,7 +16,7 @@ def forget_overwritten(module: Module) -> Module:
     loops = [i for c in module.computations() for i in c.instructions if i.opcode == "while"]
     if not any(r.opcode == "dynamic-update-slice" for i in loops for r in i.called[1].results):
         return module
-    return map_computations(module, lambda c: sweep(c, _forget))
+    return sweep_module(module, _forget)
 
 
 def _forget(loop: Instruction) -> Instruction | None:

@@ -24,7 +24,7 @@ from ..ir.errors import of_instruction
 from ..ir.hlo import Instruction, Metadata, Module, Shape, TupleShape, constant
 from ..ir.moves import cut
 from ..ir.patterns import reshape, splat
-from .rewrite import map_computations, sweep
+from .rewrite import sweep_module
 
 STATE: Final = "tripont.rng_state"
 STATE_SHAPE: Final = Shape(dtypes.U64, (3,))
@@ -47,7 +47,7 @@ def expand_random(module: Module) -> Module:
     """Replace every ``rng``. Raises CompileError UNIMPLEMENTED for element types without such numbers."""
     if not any(i.opcode == "rng" for c in module.computations() for i in c.instructions):
         return module
-    return map_computations(module, lambda computation: sweep(computation, _expand, repeat=False))
+    return sweep_module(module, _expand, repeat=False)
 
 
 def _expand(i: Instruction) -> Instruction | None:

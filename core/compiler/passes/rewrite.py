@@ -2,8 +2,9 @@
 
 :func:`map_computations` runs a function over every computation of a module, callees first;
 :func:`sweep` walks a computation once from its first instruction to its last, with operands already
-replaced, and lets a rule replace each instruction. Nothing is written to: what does not change is
-shared with the module that came in, and a pass that changes nothing gives back the same objects.
+replaced, and lets a rule replace each instruction (:func:`sweep_module`: those of all computations).
+Nothing is written to: what does not change is shared with the module that came in, and a pass that
+changes nothing gives back the same objects.
 """
 
 from __future__ import annotations
@@ -31,6 +32,24 @@ def map_computations(
     return with_entry(module, new[module.entry])
 
 
+def sweep_module(module: Module, rule: Rule, *, repeat: bool = True) -> Module:
+    """The module with every computation swept (:func:`sweep`), callees before callers."""
+    new: dict[Computation, Computation] = {}
+
+    def on_new_callees(instruction: Instruction) -> Instruction | None:
+        if not instruction.called:
+            return rule(instruction)
+        called = [new.get(c, c) for c in instruction.called]
+        instruction = instruction.with_operands(instruction.operands, called)
+        better = rule(instruction)
+        return instruction if better is None else better
+
+    for computation in module.computations():
+        changed = any(new[c] is not c for c in computation.callees)
+        new[computation] = sweep(computation, on_new_callees if changed else rule, repeat=repeat)
+    return with_entry(module, new[module.entry])
+
+
 def with_entry(module: Module, entry: Computation) -> Module:
     """The module with another entry computation (of the same signature)."""
     if entry is module.entry:
@@ -40,17 +59,27 @@ def with_entry(module: Module, entry: Computation) -> Module:
 
 def with_called(computation: Computation, new: dict[Computation, Computation]) -> Computation:
     """The computation with what it calls replaced, as far as ``new`` knows it."""
-    if all(new.get(c, c) is c for i in computation.instructions for c in i.called):
+    if all(new.get(c, c) is c for c in computation.callees):
         return computation
+    mapped: dict[Instruction, Instruction] = {}
+    output: list[Instruction] = []
+    for instruction in computation.instructions:
+        now = on_mapped(instruction, mapped)
+        if now.called:
+            now = now.with_operands(now.operands, [new.get(c, c) for c in now.called])
+        if now is not instruction:
+            mapped[instruction] = now
+        output.append(now)
+    root = mapped.get(computation.root, computation.root)
+    return Computation(computation.name, computation.parameters, output, root)
 
-    def replace(instruction: Instruction) -> Instruction | None:
-        if not instruction.called:
-            return None
-        return instruction.with_operands(
-            instruction.operands, [new.get(c, c) for c in instruction.called]
-        )
 
-    return sweep(computation, replace, repeat=False)
+def on_mapped(instruction: Instruction, mapped: Mapping[Instruction, Instruction]) -> Instruction:
+    """The instruction on what has taken the places of its operands."""
+    for operand in instruction.operands:
+        if operand in mapped:
+            return instruction.on([mapped.get(o, o) for o in instruction.operands])
+    return instruction
 
 
 def sweep(computation: Computation, rule: Rule, *, repeat: bool = True) -> Computation:
@@ -89,11 +118,7 @@ class _Sweep:
         first, *others = computation.instructions[len(output) :]
         changed = self.settled(first, first, better)
         for instruction in others:
-            now = instruction
-            for operand in instruction.operands:
-                if operand in mapped:
-                    now = self.with_mapped(instruction)
-                    break
+            now = on_mapped(instruction, mapped)
             found = rule(now)
             if now is instruction and (found is None or found is now):
                 if now not in placed:
@@ -116,11 +141,6 @@ class _Sweep:
         self.mapped[instruction] = result
         return True
 
-    def with_mapped(self, instruction: Instruction) -> Instruction:
-        """The instruction on what has taken the places of its operands."""
-        get = self.mapped.get
-        return instruction.with_operands([get(o, o) for o in instruction.operands])
-
     def settle(self, instruction: Instruction, better: Instruction | None) -> Instruction:
         """Apply the rule, which gave ``better``, until it has nothing to say; place what it made."""
         mapped, placed = self.mapped, self.placed
@@ -134,15 +154,16 @@ class _Sweep:
             fresh = [o for o in better.operands if o not in placed]
             if fresh:
                 for inner in unplaced(fresh, placed):
-                    result = self.with_mapped(inner)
+                    result = on_mapped(inner, mapped)
                     if self.repeat:
                         result = self.settle(result, self.rule(result))
                     if result not in placed:
                         placed.add(result)
                         self.output.append(result)
-                    mapped[inner] = result
+                    if result is not inner:
+                        mapped[inner] = result
                     placed.add(inner)
-                better = self.with_mapped(better)
+                better = on_mapped(better, mapped)
             instruction = better
         if instruction not in placed:
             placed.add(instruction)

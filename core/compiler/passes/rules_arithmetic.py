@@ -309,8 +309,12 @@ def on_broadcasts(i: Instruction) -> Instruction | None:
     """f(broadcast a, broadcast b) = broadcast f(a, b) when both are broadcast alike (splats fit
     any).
     """
-    first = next((o for o in i.operands if o.opcode == "broadcast" and o.operands[0].dims), None)
-    if first is None or first.operands[0].elements >= i.elements:
+    for first in i.operands:
+        if first.opcode == "broadcast" and first.operands[0].dims:
+            break
+    else:
+        return None
+    if first.operands[0].elements >= i.elements:
         return None
     dims, dimensions = first.operands[0].dims, first.attributes["dimensions"]
     inner = []

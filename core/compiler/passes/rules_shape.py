@@ -47,6 +47,8 @@ def broadcast_simpler(i: Instruction) -> Instruction | None:
     """No-op broadcasts; broadcasts of broadcasts; dimensions of size 1, which are reshapes."""
     operand = i.operands[0]
     dimensions = i.attributes["dimensions"]
+    if not dimensions and i.dims and operand.opcode != "broadcast":  # of a scalar: most
+        return None
     if operand.dims == i.dims and dimensions == tuple(range(len(dimensions))):
         return operand
     if operand.opcode == "broadcast":

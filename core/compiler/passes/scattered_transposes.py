@@ -29,7 +29,7 @@ from ..ir.hlo import (
 )
 from ..ir.lane_blocks import Digit, digits, places
 from ..ir.patterns import reshape, splat_value
-from .rewrite import map_computations, sweep
+from .rewrite import map_computations, sweep, sweep_module
 
 if TYPE_CHECKING:
     from ..targets.costs import Transposes
@@ -43,9 +43,7 @@ def gather_transposes(module: Module, target: Target) -> Module:
     """transpose -> block-transpose, or reshape(gather(the operand as one row, places[rows, elements])), places computed
     from the shape.
     """
-    return map_computations(
-        module, lambda c: sweep(c, lambda i: _without_small_dimensions(i, target), repeat=False)
-    )
+    return sweep_module(module, lambda i: _without_small_dimensions(i, target), repeat=False)
 
 
 def turn_blocks(module: Module, target: Target) -> Module:

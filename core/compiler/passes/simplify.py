@@ -13,7 +13,7 @@ from ..ir.patterns import constant_value
 from ..ir.registry import NEVER, OPS, SLOWLY
 from ..reference import evaluate
 from . import rules_arithmetic, rules_shape, rules_window
-from .rewrite import Rule, map_computations, sweep
+from .rewrite import Rule, sweep_module
 
 MAXIMUM_FOLDED: Final = 4096  # elements of a folded constant
 MAXIMUM_FOLDED_OPERAND: Final = 1 << 16
@@ -38,7 +38,7 @@ _RULES: Final = _Rules()
 
 def simplify(module: Module) -> Module:
     """Replace instructions by simpler ones, and instructions on constants by their values."""
-    return map_computations(module, lambda computation: sweep(computation, simplify_instruction))
+    return sweep_module(module, simplify_instruction)
 
 
 def simplify_instruction(instruction: Instruction) -> Instruction | None:
@@ -53,7 +53,10 @@ def simplify_instruction(instruction: Instruction) -> Instruction | None:
 def fold(instruction: Instruction) -> Instruction | None:
     """The constant that an instruction on constants is, if it is small."""
     operands = instruction.operands
-    if not any(o.opcode == "constant" for o in operands):
+    for operand in operands:
+        if operand.opcode == "constant":
+            break
+    else:
         return None
     if OPS[instruction.opcode].folding == NEVER:
         return None

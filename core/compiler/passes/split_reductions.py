@@ -12,7 +12,7 @@ import numpy as np
 from ..ir.hlo import DotDimensionNumbers, Instruction, Module, Shape, constant
 from ..ir.moves import addition, pad_dimension
 from ..ir.patterns import binary_body, neutral_start, reshape
-from .rewrite import map_computations, sweep
+from .rewrite import sweep_module
 
 if TYPE_CHECKING:
     from ..targets.costs import Costs
@@ -32,7 +32,7 @@ def split_reductions(module: Module, target: Target) -> Module:
     def rule(i: Instruction) -> Instruction | None:
         return _split_dot(i, costs) if i.opcode == "dot" else _split(i, costs)
 
-    return map_computations(module, lambda computation: sweep(computation, rule, repeat=False))
+    return sweep_module(module, rule, repeat=False)
 
 
 def _split_dot(dot: Instruction, costs: Costs) -> Instruction | None:

@@ -13,7 +13,7 @@ from ..ir.moves import cut, pad_dimension
 from ..ir.patterns import binary_body, body_on_arrays, neutral_start, reshape
 from ..ir.registry import OPS
 from ..reference import evaluate
-from .rewrite import map_computations, sweep
+from .rewrite import sweep_module
 
 if TYPE_CHECKING:
     from ..targets.costs import Threads
@@ -33,7 +33,7 @@ def split_scans(module: Module, target: Target) -> Module:
     def rule(i: Instruction) -> Instruction | None:
         return _split(i, threads)
 
-    return map_computations(module, lambda computation: sweep(computation, rule, repeat=False))
+    return sweep_module(module, rule, repeat=False)
 
 
 def _split(i: Instruction, threads: Threads) -> Instruction | None:

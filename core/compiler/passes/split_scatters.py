@@ -10,7 +10,7 @@ from ..ir import dtypes
 from ..ir.hlo import Instruction, Module, ScatterDimensionNumbers, constant
 from ..ir.moves import pad_dimension
 from ..ir.patterns import binary_body, convert, identity_value, reshape, scatters_elements, splat
-from .rewrite import map_computations, sweep
+from .rewrite import sweep_module
 
 if TYPE_CHECKING:
     from ..targets.costs import Threads
@@ -24,10 +24,7 @@ def split_scatters(module: Module, target: Target) -> Module:
     threads. Updates that the parts do not divide are padded with ones whose places are outside of the table.
     """
     threads = target.costs.threads
-    return map_computations(
-        module,
-        lambda computation: sweep(computation, lambda i: _split(i, threads), repeat=False),
-    )
+    return sweep_module(module, lambda i: _split(i, threads), repeat=False)
 
 
 def _split(i: Instruction, threads: Threads) -> Instruction | None:

@@ -17,7 +17,7 @@ from ..ir.hlo import (
 from ..ir.registry import OPS, PACKING, WORTH
 from ..ir.trip_counts import known_trip_count
 from .library.streamed import is_made_inside
-from .rewrite import map_computations, prune, sweep
+from .rewrite import map_computations, prune, sweep_module
 
 if TYPE_CHECKING:
     from ..targets.target import Target
@@ -36,7 +36,7 @@ def annotate_trip_counts(module: Module) -> Module:
             return None
         return instruction.replace(attributes={**instruction.attributes, "trip_count": count})
 
-    return map_computations(module, lambda computation: sweep(computation, annotate))
+    return sweep_module(module, annotate)
 
 
 # ----------------------------------------------------------------------------------- simplification

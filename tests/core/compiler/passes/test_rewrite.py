@@ -5,8 +5,8 @@ from __future__ import annotations
 import gc
 
 from tripont.core.compiler.ir import dtypes
-from tripont.core.compiler.ir.hlo import Computation, Instruction, Shape, parameter
-from tripont.core.compiler.passes.rewrite import sweep
+from tripont.core.compiler.ir.hlo import Computation, Instruction, Module, Shape, parameter
+from tripont.core.compiler.passes.rewrite import sweep, sweep_module, with_called
 
 SHAPE = Shape(dtypes.F32, (4,))
 
@@ -85,3 +85,44 @@ def test_a_sweep_leaves_nothing_to_the_garbage_collector() -> None:
         assert gc.collect() == 0
     finally:
         gc.enable()
+
+
+def calling(*bodies: Computation) -> Computation:
+    """A computation that calls one body after another, and then takes the sine."""
+    value = start = parameter(0, SHAPE)
+    for body in bodies:
+        value = Instruction("call", SHAPE, (value,), called=(body,))
+    return Computation.from_root("main", [start], Instruction("sine", SHAPE, (value,)))
+
+
+def test_callees_stand_once_each_in_the_order_of_their_first_calls() -> None:
+    first, second = chain("sine"), chain("cosine")
+    assert calling(second, first, second).callees == (second, first)
+    assert first.callees == ()
+
+
+def test_a_sweep_of_a_module_reaches_callers_through_what_they_call() -> None:
+    same, changed = chain("sine"), chain("negate", "negate", "cosine")
+    module = Module("m", calling(same, changed))
+    seen: dict[str, None] = {}  # what the calls that the rule is given call
+
+    def rule(instruction: Instruction) -> Instruction | None:
+        if instruction.opcode == "call":
+            seen[" ".join(opcodes(instruction.called[0]))] = None
+        return without_negations(instruction)
+
+    swept = sweep_module(module, rule)
+    assert list(seen) == ["parameter sine", "parameter cosine"]
+    assert opcodes(swept.entry) == ["parameter", "call", "call", "sine"]
+    assert swept.entry.instructions[:2] == module.entry.instructions[:2]
+    assert [opcodes(c)[-1] for c in swept.entry.callees] == ["sine", "cosine"]
+    assert sweep_module(swept, rule) is swept
+
+
+def test_what_a_computation_calls_is_replaced_where_it_is_known() -> None:
+    same, old, new = chain("sine"), chain("cosine"), chain("tanh")
+    caller = calling(same, old)
+    replaced = with_called(caller, {old: new, same: same})
+    assert replaced.callees == (same, new)
+    assert replaced.root.operands[0].operands[0] is caller.instructions[1]
+    assert with_called(caller, {same: same}) is caller
