@@ -233,6 +233,7 @@ def main(arguments: list[str]) -> int:
     from .importer.reading_limit import enable as enable_reading_limit
 
     enable_reading_limit()
+    gc.freeze()  # what was imported stays: no collection needs to look at it
     move_output(stderr_fd)
     send(connection, Hello(messages.PROTOCOL_VERSION, version, sources, packages()))
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
