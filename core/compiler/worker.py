@@ -211,6 +211,21 @@ def packages() -> str:
     return " ".join([*versions, *installed()])
 
 
+def prepare() -> CompileFunction:
+    """What compiles, with the heavy imports (LLVM, the MLIR bindings, the ops) done, so that no program waits for them.
+
+    Packages that cannot be imported, here or beside the compiler, are an error of the first program.
+    """
+    from . import targets
+    from .compile import compile_program
+    from .importer import warm_up
+
+    with contextlib.suppress(CompileError, ImportError):
+        warm_up()
+        targets.from_options({})
+    return compile_program
+
+
 def main(arguments: list[str]) -> int:
     connection_fd, stderr_fd = int(arguments[0]), int(arguments[1])
     # The runtime starts this process in a group of its own and with SIGINT blocked: Ctrl-C, and a notebook's stop
@@ -228,10 +243,9 @@ def main(arguments: list[str]) -> int:
     from tripont.fingerprint import compiler_sources
 
     sources = compiler_sources()
-    # The heavy imports (LLVM, the MLIR bindings) happen here, so that the first compile finds them done.
-    from .compile import compile_program
     from .importer.reading_limit import enable as enable_reading_limit
 
+    compile_program = prepare()
     enable_reading_limit()
     gc.freeze()  # what was imported stays: no collection needs to look at it
     move_output(stderr_fd)

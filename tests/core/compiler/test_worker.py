@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 import struct
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -91,3 +93,36 @@ def test_a_question_and_its_answer():
     assert answer(reply(99, b"what", []))[0] == ("UNKNOWN", "what")
     not_answered = ("INTERNAL", "a question about name was not answered")
     assert answer(struct.pack("<IQ", messages.Request.NUMBER, 0))[0] == not_answered
+
+
+PREPARED = """
+import sys
+
+from tripont.core.compiler import worker
+compile_program = worker.prepare()
+known = set(sys.modules)
+text = "func.func @main(%x: TYPE) -> TYPE { %y = stablehlo.sine %x : TYPE return %y : TYPE }"
+program = text.replace("TYPE", "tensor<8xf32>").encode()
+compile_program(program, "mlir", b"", {"target": "host"})
+packages = ("llvmlite", "tripont.core.compiler.ops.", "tripont.core.compiler.targets.")
+print(sorted(name for name in set(sys.modules) - known if name.startswith(packages)))
+"""
+
+
+def test_the_first_program_finds_what_compiling_takes_imported():
+    printed = subprocess.run([sys.executable, "-c", PREPARED], check=True, capture_output=True)
+    assert printed.stdout == b"[]\n"
+    assert printed.stderr == b""
+
+
+def test_a_package_that_cannot_be_imported_is_an_error_of_the_first_program(monkeypatch):
+    from tripont.core.compiler import targets
+    from tripont.core.compiler.compile import compile_program
+
+    def without_llvm(options):
+        raise ModuleNotFoundError("No module named 'llvmlite'", name="llvmlite")
+
+    monkeypatch.setattr(targets, "from_options", without_llvm)
+    assert worker.prepare() is compile_program
+    with pytest.raises(ModuleNotFoundError):
+        compile_program(b"func.func @main() { return }", "mlir", b"", {"target": "host"})
