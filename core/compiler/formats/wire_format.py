@@ -102,8 +102,8 @@ def submessages(data: bytes | memoryview, number: int) -> Iterator[memoryview]:
 
 
 def _places(view: memoryview) -> Iterator[tuple[int, int, int, int, int]]:
-    """Of each field its number, its wire type, the value of a varint or else where the value starts, and where the
-    field starts and ends.
+    """Each field's number, its wire type, the value of a varint or else where the value starts, and where the field
+    starts and ends.
     """
     length = len(view)
     position = 0

@@ -17,7 +17,9 @@ class InvalidInstruction(Exception):  # noqa: N818 - the caller names the instru
 
 
 def require(condition: bool, message: str) -> None:
-    """(A message that takes time to make is better raised where ``condition`` is known.)"""
+    """Raise InvalidInstruction unless ``condition``. (Where many instructions are checked, a message that takes time to
+    make is better made after the condition is known.)
+    """
     if not condition:
         raise InvalidInstruction(message)
 
