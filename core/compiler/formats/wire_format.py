@@ -6,7 +6,6 @@ https://protobuf.dev/programming-guides/encoding defines it.
 
 from __future__ import annotations
 
-import functools
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
@@ -19,9 +18,10 @@ FIXED32: Final = 5
 # ------------------------------------------------------------------------------------------------------- writing
 
 
-@functools.lru_cache(maxsize=1 << 14)  # most numbers are small, and met again
 def varint(value: int) -> bytes:
     """An integer in base 128; negative ones as 64-bit two's complement."""
+    if 0 <= value < 128:
+        return _SMALL[value]
     if value < 0:
         value += 1 << 64
     out = bytearray()
@@ -32,6 +32,7 @@ def varint(value: int) -> bytes:
     return bytes(out)
 
 
+_SMALL: Final = tuple(bytes((i,)) for i in range(128))
 _VARINT_KEYS: Final = tuple(varint(n << 3 | VARINT) for n in range(100))
 _BYTES_KEYS: Final = tuple(varint(n << 3 | BYTES) for n in range(100))
 
