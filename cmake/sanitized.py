@@ -36,6 +36,13 @@ TIMED_TESTS = (
     "--deselect=tests/core/runtime/test_execution.py::test_executing_is_cheap",
     "--deselect=tests/core/runtime/test_compile_worker_signals.py::test_time_limit",
 )
+# The sanitizers end the process where an allocation is too large, and the address sanitizer where one fails; and they
+# keep what is freed.
+TESTS_OF_MEMORY = (
+    "--deselect=tests/core/runtime/test_compile_worker.py::test_a_size_beyond_the_memory_is_an_error",
+    "--deselect=tests/core/runtime/test_compile_worker_signals.py::test_exhausted_memory_leaves_no_worker_busy",
+    "--deselect=tests/core/runtime/test_object_pool.py::test_a_thread_that_ends_gives_its_memory_back",
+)
 RUNTIME_TESTS = (
     "tests/core/runtime",
     "tests/pjrt",
@@ -53,11 +60,7 @@ RUNTIME_TESTS = (
     "--deselect=tests/core/runtime/test_allocator.py::test_blocks_are_aligned_and_padded",
     # Compiles large products as each CPU, in processes of its own: hours.
     "--deselect=tests/core/runtime/library/test_integer_products.py::test_the_worst_values",
-    # The sanitizers end the process where an allocation is too large, and the address sanitizer where one fails.
-    "--deselect=tests/core/runtime/test_compile_worker.py::test_a_size_beyond_the_memory_is_an_error",
-    "--deselect=tests/core/runtime/test_compile_worker_signals.py::test_exhausted_memory_leaves_no_worker_busy",
-    # The address sanitizer keeps what is freed.
-    "--deselect=tests/core/runtime/test_object_pool.py::test_a_thread_that_ends_gives_its_memory_back",
+    *TESTS_OF_MEMORY,
     *TIMED_TESTS,
 )
 MEMORY_TESTS = (*RUNTIME_TESTS, "tests/nextpluggable/test_execution.py")
@@ -86,17 +89,14 @@ THREAD_TESTS = (
         for name in ("buffers", "client", "collectives", "compile", "events", "execute")
     ),
     *TIMED_TESTS,
-    # These measure time; limit the address space, of which the sanitizer takes terabytes; or run shell scripts, which
-    # cannot always be started with the sanitizer's library.
+    *TESTS_OF_MEMORY,
+    # These measure time; or run shell scripts, which cannot always be started with the sanitizer's library.
     *(
         f"--deselect=tests/core/runtime/{test}"
         for test in (
             "test_allocator.py::test_small_blocks_are_cheap",
-            "test_compile_worker_signals.py::test_exhausted_memory_leaves_no_worker_busy",
-            "test_compile_worker_signals.py::test_every_start_killed_is_an_error",
+            "test_compile_worker_signals.py::test_every_worker_killed_before_it_is_python_is_an_error",
             "test_compile_worker.py::test_interpreter_without_tripont",
-            # The sanitizers keep what is freed.
-            "test_object_pool.py::test_a_thread_that_ends_gives_its_memory_back",
         )
     ),
 )

@@ -68,6 +68,16 @@ def test_every_suppression_names_a_library_of_others() -> None:
         assert all(r.partition(":")[2].startswith("lib") and "tripont" not in r for r in rules)
 
 
+def test_every_test_that_is_named_exists(sanitized: ModuleType) -> None:
+    """pytest says nothing of a --deselect or --ignore that matches no test."""
+    named = {*sanitized.MEMORY_TESTS, *sanitized.THREAD_TESTS}
+    for name in sorted(test for test in named if not test.startswith("-k=")):
+        path, _, function = (name.partition("=")[2] or name).partition("::")
+        assert (ROOT / path).exists(), name
+        if function:
+            assert f"def {function}(" in (ROOT / path).read_text(), name
+
+
 def test_a_race_is_reported(sanitized: ModuleType, tmp_path: Path) -> None:
     try:
         sanitized.library("libtsan.so")
