@@ -78,6 +78,25 @@ def test_every_test_that_is_named_exists(sanitized: ModuleType) -> None:
             assert f"def {function}(" in (ROOT / path).read_text(), name
 
 
+@pytest.mark.parametrize("name", ["address", "undefined", "thread"])
+def test_a_worker_starts_without_the_library(
+    sanitized: ModuleType, tmp_path: Path, name: str
+) -> None:
+    try:
+        variables = sanitized.variables(name, tmp_path)
+    except (SystemExit, subprocess.CalledProcessError, FileNotFoundError):
+        pytest.skip(f"the compiler has no library of the {name} sanitizer")
+    assert variables["LD_PRELOAD"]
+    script = "import os, sys; print(sys.prefix, 'LD_PRELOAD' in os.environ, *sys.argv[1:])"
+    done = subprocess.run(
+        [*sanitized.launcher(variables), variables["TRIPONT_PYTHON"], "-c", script, "a b"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, f"{sys.prefix} False a b\n"), done.stderr
+
+
 def test_a_race_is_reported(sanitized: ModuleType, tmp_path: Path) -> None:
     try:
         sanitized.library("libtsan.so")
