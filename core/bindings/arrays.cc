@@ -17,40 +17,40 @@ namespace {
 PyObject* status_error = nullptr;
 
 struct DtypeName {
-  PrimitiveType type;
   std::string_view name;  // numpy.dtype.name
-  bool in_numpy;          // else ml_dtypes
+  PrimitiveType type;
+  bool in_numpy;  // else ml_dtypes
 };
 
 constexpr DtypeName kDtypes[] = {
-    {PrimitiveType::kPred, "bool", true},
-    {PrimitiveType::kS8, "int8", true},
-    {PrimitiveType::kS16, "int16", true},
-    {PrimitiveType::kS32, "int32", true},
-    {PrimitiveType::kS64, "int64", true},
-    {PrimitiveType::kU8, "uint8", true},
-    {PrimitiveType::kU16, "uint16", true},
-    {PrimitiveType::kU32, "uint32", true},
-    {PrimitiveType::kU64, "uint64", true},
-    {PrimitiveType::kF16, "float16", true},
-    {PrimitiveType::kF32, "float32", true},
-    {PrimitiveType::kF64, "float64", true},
-    {PrimitiveType::kC64, "complex64", true},
-    {PrimitiveType::kC128, "complex128", true},
-    {PrimitiveType::kBF16, "bfloat16", false},
-    {PrimitiveType::kS2, "int2", false},
-    {PrimitiveType::kS4, "int4", false},
-    {PrimitiveType::kU2, "uint2", false},
-    {PrimitiveType::kU4, "uint4", false},
-    {PrimitiveType::kF4E2M1FN, "float4_e2m1fn", false},
-    {PrimitiveType::kF8E3M4, "float8_e3m4", false},
-    {PrimitiveType::kF8E4M3, "float8_e4m3", false},
-    {PrimitiveType::kF8E4M3FN, "float8_e4m3fn", false},
-    {PrimitiveType::kF8E4M3B11FNUZ, "float8_e4m3b11fnuz", false},
-    {PrimitiveType::kF8E4M3FNUZ, "float8_e4m3fnuz", false},
-    {PrimitiveType::kF8E5M2, "float8_e5m2", false},
-    {PrimitiveType::kF8E5M2FNUZ, "float8_e5m2fnuz", false},
-    {PrimitiveType::kF8E8M0FNU, "float8_e8m0fnu", false},
+    {"bool", PrimitiveType::kPred, true},
+    {"int8", PrimitiveType::kS8, true},
+    {"int16", PrimitiveType::kS16, true},
+    {"int32", PrimitiveType::kS32, true},
+    {"int64", PrimitiveType::kS64, true},
+    {"uint8", PrimitiveType::kU8, true},
+    {"uint16", PrimitiveType::kU16, true},
+    {"uint32", PrimitiveType::kU32, true},
+    {"uint64", PrimitiveType::kU64, true},
+    {"float16", PrimitiveType::kF16, true},
+    {"float32", PrimitiveType::kF32, true},
+    {"float64", PrimitiveType::kF64, true},
+    {"complex64", PrimitiveType::kC64, true},
+    {"complex128", PrimitiveType::kC128, true},
+    {"bfloat16", PrimitiveType::kBF16, false},
+    {"int2", PrimitiveType::kS2, false},
+    {"int4", PrimitiveType::kS4, false},
+    {"uint2", PrimitiveType::kU2, false},
+    {"uint4", PrimitiveType::kU4, false},
+    {"float4_e2m1fn", PrimitiveType::kF4E2M1FN, false},
+    {"float8_e3m4", PrimitiveType::kF8E3M4, false},
+    {"float8_e4m3", PrimitiveType::kF8E4M3, false},
+    {"float8_e4m3fn", PrimitiveType::kF8E4M3FN, false},
+    {"float8_e4m3b11fnuz", PrimitiveType::kF8E4M3B11FNUZ, false},
+    {"float8_e4m3fnuz", PrimitiveType::kF8E4M3FNUZ, false},
+    {"float8_e5m2", PrimitiveType::kF8E5M2, false},
+    {"float8_e5m2fnuz", PrimitiveType::kF8E5M2FNUZ, false},
+    {"float8_e8m0fnu", PrimitiveType::kF8E8M0FNU, false},
 };
 constexpr size_t kTypeCount = std::size(kDtypes);
 

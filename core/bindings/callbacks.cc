@@ -188,6 +188,7 @@ StatusOr<std::unique_ptr<LibraryCall>> MakeCall(const LibraryCallSignature& sign
         "callbacks cannot be saved and loaded elsewhere");
   }
   std::vector<Shape> operands;
+  operands.reserve(signature.operands.size());
   for (const LibraryOperand& operand : signature.operands) operands.push_back(operand.shape);
   return std::make_unique<PythonCall>(number, function, std::move(operands), signature.results);
 }

@@ -8,6 +8,7 @@
 
 #include "core/bindings/arrays.h"
 #include "core/runtime/ffi/registry.h"
+#include "core/runtime/strings.h"
 
 namespace tripont::python {
 namespace py = pybind11;
@@ -44,7 +45,7 @@ void RegisterCustomCall(const std::string& name, const py::object& function, int
   } else {
     for (const auto& [key, value] : py::reinterpret_borrow<py::dict>(function)) {
       const std::string stage = py::str(key);
-      const std::string what = "stage '" + stage + "' of custom call '" + name + "'";
+      const std::string what = StrCat("stage '", stage, "' of custom call '", name, "'");
       ffi::Handler** const place = stage == "instantiate"  ? &bundle.instantiate
                                    : stage == "prepare"    ? &bundle.prepare
                                    : stage == "initialize" ? &bundle.initialize

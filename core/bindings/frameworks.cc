@@ -63,7 +63,7 @@ class Tensorflow {
 
   py::object Import(Buffer& buffer, const py::capsule& context, int dtype) const {
     const int64_t ticket = exchange::Deposit(Value(Buffer::Share(buffer)));
-    const int ordinal = static_cast<int>(buffer.device()->id());
+    const int ordinal = buffer.device()->id();
     void* const the_context = context.get_pointer();
     void* handle = nullptr;
     RaiseIf(WithoutGil([&] {

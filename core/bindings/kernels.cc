@@ -37,6 +37,7 @@ Kind KindOf(const std::string& name) {
 
 std::vector<ffi::KernelParameter> ReadParameters(const std::vector<Parameter>& parameters) {
   std::vector<ffi::KernelParameter> read;
+  read.reserve(parameters.size());
   for (const auto& [kind, text, array, of_result, dimension, type] : parameters) {
     read.push_back(
         {KindOf(kind), text, array, of_result, dimension, static_cast<PrimitiveType>(type)});

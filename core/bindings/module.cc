@@ -132,6 +132,7 @@ std::vector<Ref<Buffer>> Execute(Executable& executable, Device* device,
                                  const std::vector<Ref<Buffer>>& arguments,
                                  const std::vector<int64_t>& non_donatable) {
   std::vector<Buffer*> pointers;
+  pointers.reserve(arguments.size());
   for (const Ref<Buffer>& argument : arguments) pointers.push_back(argument.get());
   std::vector<Ref<Buffer>> results(executable.artifact().results.size());
   Check(WithoutGil([&]() -> Status {
@@ -198,6 +199,7 @@ std::vector<size_t> ChooseDevices(
     const std::vector<std::pair<std::string, std::map<std::string, DeviceFacts::Value>>>& devices) {
   const BackendRegistration& backend = BackendOf(name);
   std::vector<DeviceFacts> facts;
+  facts.reserve(devices.size());
   for (const auto& [description, values] : devices)
     facts.push_back({description, {values.begin(), values.end()}});
   std::vector<size_t> chosen(facts.size());
@@ -456,7 +458,7 @@ PYBIND11_MODULE(_tripont, m) {
   DefineBackends(m);
   DefineProfile(m);
   DefineCompiles(m);
-  for (const DefinePart define : Parts()) define(m);
+  Part::DefineAll(m);
 }
 
 }  // namespace tripont::python

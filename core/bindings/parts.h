@@ -5,21 +5,23 @@
 
 #include <pybind11/pybind11.h>
 
-#include <vector>
-
 namespace tripont::python {
 
 using DefinePart = void (*)(pybind11::module_& module);
 
-// What the module defines when it is imported, once its own classes are there.
-inline std::vector<DefinePart>& Parts() {
-  static std::vector<DefinePart> parts;
-  return parts;
-}
-
-// Registers a part when the library is loaded.
+// Registers a part when the library is loaded. Parts are a list through their own members: there is
+// no exception while a library is loaded.
 struct Part {
-  explicit Part(DefinePart define) { Parts().push_back(define); }
+  explicit Part(DefinePart define) noexcept : define(define), next(first) { first = this; }
+
+  // What the module defines when it is imported, once its own classes are there.
+  static void DefineAll(pybind11::module_& module) {
+    for (const Part* part = first; part != nullptr; part = part->next) part->define(module);
+  }
+
+  const DefinePart define;
+  const Part* const next;
+  static inline const Part* first = nullptr;
 };
 
 }  // namespace tripont::python

@@ -208,6 +208,7 @@ StatusOr<Ref<Client>> Client::Create(const Options& options) {
   TRIPONT_ASSIGN_OR_RETURN(Core* const core, Core::Get(options));
   std::vector<Device*> devices;
   const int64_t count = std::max<int64_t>(options.num_devices, core->backend().num_devices());
+  devices.reserve(static_cast<size_t>(count));
   for (int i = 0; i < count; ++i) devices.push_back(core->device(i));
   if (options.prestart_worker && !InCompileWorker()) {
     core->workers().Prestart({options.python, options.python_path});

@@ -16,7 +16,7 @@ constexpr mode_t kWritableByOthers = S_IWGRP | S_IWOTH;
 
 std::string Octal(mode_t mode) {
   char text[8];
-  std::snprintf(text, sizeof(text), "%04o", static_cast<unsigned>(mode & 07777));
+  (void)std::snprintf(text, sizeof(text), "%04o", static_cast<unsigned>(mode & 07777));
   return text;
 }
 

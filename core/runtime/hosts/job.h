@@ -97,8 +97,9 @@ class TRIPONT_EXPORT Job {
    public:
     // `what`: "all-reduce.1 of program jit_f". `processes`: whom it waits for. `sequence`: which
     // exchange of the channel it is. timeout_seconds: 0 waits for ever.
-    Wait(Job* job, ChannelUse use, const std::vector<int>& devices, std::vector<int> processes,
-         uint64_t sequence, std::string what, int64_t timeout_seconds);
+    Wait(Job* job, ChannelUse use, const std::vector<int>& devices,
+         const std::vector<int>& processes, uint64_t sequence, std::string what,
+         int64_t timeout_seconds);
     ~Wait();
     Wait(const Wait&) = delete;
     Wait& operator=(const Wait&) = delete;

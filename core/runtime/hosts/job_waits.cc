@@ -11,7 +11,7 @@
 namespace tripont::hosts {
 
 Job::Wait::Wait(Job* job, ChannelUse use, const std::vector<int>& devices,
-                std::vector<int> processes, uint64_t sequence, std::string what,
+                const std::vector<int>& processes, uint64_t sequence, std::string what,
                 int64_t timeout_seconds)
     : job_(job),
       use_(use),

@@ -56,7 +56,7 @@ void Decide(Event& event, const Status& status) {
 }
 
 // Queues `transfer` of the buffer; `done` says how it ended.
-void Queue(const Route& route, int64_t key, Ref<Buffer> buffer, Ref<Event> done,
+void Queue(const Route& route, int64_t key, const Ref<Buffer>& buffer, const Ref<Event>& done,
            Status (*transfer)(const Route&, int64_t, Buffer&)) {
   StatusOr<Hold> hold = buffer->Acquire();
   if (!hold.ok()) {
@@ -78,14 +78,15 @@ void Queue(const Route& route, int64_t key, Ref<Buffer> buffer, Ref<Event> done,
 
 }  // namespace
 
-Ref<Event> SendBuffer(const Route& route, int64_t key, Ref<Buffer> buffer) {
+Ref<Event> SendBuffer(const Route& route, int64_t key, const Ref<Buffer>& buffer) {
   Ref<Event> sent = MakeRef<Event>();
-  Queue(route, key, std::move(buffer), sent, &Send);
+  Queue(route, key, buffer, sent, &Send);
   return sent;
 }
 
-void ReceiveBuffer(const Route& route, int64_t key, Ref<Buffer> buffer, Ref<Event> definition) {
-  Queue(route, key, std::move(buffer), std::move(definition), &Receive);
+void ReceiveBuffer(const Route& route, int64_t key, const Ref<Buffer>& buffer,
+                   const Ref<Event>& definition) {
+  Queue(route, key, buffer, definition, &Receive);
 }
 
 }  // namespace tripont::hosts

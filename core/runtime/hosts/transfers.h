@@ -24,10 +24,11 @@ struct Route {
 };
 
 // Sends what is in `buffer`, once it is there. The event says when its memory is no longer read.
-Ref<Event> SendBuffer(const Route& route, int64_t key, Ref<Buffer> buffer);
+Ref<Event> SendBuffer(const Route& route, int64_t key, const Ref<Buffer>& buffer);
 
 // Receives into `buffer`, which nobody has read from, and decides `definition`, its event.
-void ReceiveBuffer(const Route& route, int64_t key, Ref<Buffer> buffer, Ref<Event> definition);
+void ReceiveBuffer(const Route& route, int64_t key, const Ref<Buffer>& buffer,
+                   const Ref<Event>& definition);
 
 }  // namespace tripont::hosts
 

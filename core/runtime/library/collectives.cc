@@ -349,7 +349,7 @@ class Collective : public LibraryCall {
     }
     description_ += ", groups";
     for (const auto& group : groups_) description_ += StrCat(" {", StrJoin(*group, ","), "}");
-    description_ += "\n";
+    description_ += '\n';
     return OkStatus();
   }
 
@@ -359,6 +359,7 @@ class Collective : public LibraryCall {
                        const std::atomic<int>* waiting) const {
     const Placement& placement = launch.placement();
     std::vector<int> devices;
+    devices.reserve(members.size());
     for (const int64_t member : members)
       devices.push_back(placement.devices[static_cast<size_t>(member)]);
     const uint64_t identity =

@@ -64,6 +64,7 @@ std::vector<fs::path> Candidates() {
   }
   const std::vector<fs::path> folders = SitePackages();
   std::vector<fs::path> candidates;
+  candidates.reserve(folders.size());
   for (const fs::path& folder : folders) candidates.push_back(folder / kWheelLibrary);
   for (const fs::path& folder : folders) {
     for (fs::path& library : EntriesOf(folder / "scipy.libs", "libscipy_openblas-")) {

@@ -369,7 +369,7 @@ class SingularValues final : public BatchCall {
             std::max(InSteps() ? StepsWork() : 0, BytesOf<T>(work_) + BytesOf<Real<T>>(RealWork()) +
                                                       BytesOf<Int>(int64_t{8} * k_)));
     if (InSteps()) SharesOut();
-    const int64_t vectors = 2 * matrix_lanes::MatrixVectors(a_.n, a_.n) + 2 * a_.n;
+    const int64_t vectors = 2 * matrix_lanes::MatrixVectors(a_.n, a_.n) + int64_t{2} * a_.n;
     return SetLanes<T>(a_.n, a_.m == a_.n ? matrix_lanes::kMostJacobiOrder : 0, vectors,
                        a_.needs_lanes());
   }

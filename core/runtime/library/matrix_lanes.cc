@@ -85,8 +85,9 @@ struct Lanes {
   TRIPONT_INLINE I AllBits(Bits value) { return I{} + value; }
   TRIPONT_INLINE V Abs(const V& x) { return (V)((I)x & std::numeric_limits<Bits>::max()); }
   TRIPONT_INLINE V Sqrt(const V& x) {
-#if defined(__x86_64__)
-    // GCC takes std::sqrt for a function that sets errno, one number at a time.
+#if defined(__x86_64__) && !defined(__clang__)
+    // GCC takes std::sqrt for a function that sets errno, one number at a time. Clang refuses wide
+    // registers in a function whose target has none, whatever it is inlined into.
     V root;
     if constexpr (kBytes > 16 && sizeof(T) == 4) asm("vsqrtps %1, %0" : "=v"(root) : "v"(x));
     if constexpr (kBytes > 16 && sizeof(T) == 8) asm("vsqrtpd %1, %0" : "=v"(root) : "v"(x));

@@ -55,7 +55,7 @@ Status ForEachTile(LibraryContext& context, const Plan& plan, int64_t batch, int
                    const Body& body) {
   const int64_t tiles = (batch + plan.count - 1) / plan.count;
   const int64_t tasks = std::clamp<int64_t>(batch / std::max<int64_t>(1, grain), 1,
-                                            std::min<int64_t>(tiles, 4 * NumThreads()));
+                                            std::min(tiles, int64_t{4} * NumThreads()));
   TRIPONT_ASSIGN_OR_RETURN(const Scratch scratch,
                            context.AllocateScratch(static_cast<size_t>(tasks) * plan.workspace));
   ParallelFor(tasks, 1, [&](int64_t begin, int64_t end) {

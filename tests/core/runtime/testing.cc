@@ -57,6 +57,7 @@ class TestAllocator {
   int64_t Stress(int threads, int64_t rounds) {
     std::atomic<int64_t> damaged{0};
     std::vector<std::thread> workers;
+    workers.reserve(static_cast<size_t>(threads));
     for (int t = 0; t < threads; ++t) {
       workers.emplace_back([&, t] {
         std::mt19937_64 random(static_cast<uint64_t>(t));
@@ -154,6 +155,7 @@ std::pair<std::string, std::string> StatusParts(const Status& status) {
 double NanosecondsPerExecution(Executable& executable, Device* device,
                                const std::vector<Ref<Buffer>>& arguments, int64_t count) {
   std::vector<Buffer*> pointers;
+  pointers.reserve(arguments.size());
   for (const Ref<Buffer>& argument : arguments) pointers.push_back(argument.get());
   std::vector<Ref<Buffer>> results(executable.artifact().results.size());
   const auto start = std::chrono::steady_clock::now();
@@ -172,6 +174,7 @@ std::vector<std::pair<std::string, std::string>> FailingMeeting() {
   const std::vector<int64_t> members = {0, 1};
   std::vector<std::pair<std::string, std::string>> told(members.size());
   std::vector<std::thread> threads;
+  threads.reserve(members.size());
   for (size_t i = 0; i < members.size(); ++i) {
     threads.emplace_back([&, i] {
       told[i] = StatusParts(launch->Meet(
