@@ -451,6 +451,23 @@ absl::Status AddNoOp(tf::Graph* graph, const std::string& name, tf::Node* node) 
   return absl::OkStatus();
 }
 
+// Makes the node anew, for the function of its name that the library has now: a node keeps a pointer
+// to its function's signature, which ReplaceFunction frees.
+absl::Status Renew(tf::Graph* graph, tf::Node* old, tf::Node** renewed) {
+  absl::Status status;
+  tf::Node* const node = graph->AddNode(old->def(), &status);
+  TF_RETURN_IF_ERROR(status);
+  for (const tf::Edge* edge : old->in_edges()) {
+    graph->AddEdge(edge->src(), edge->src_output(), node, edge->dst_input());
+  }
+  for (const tf::Edge* edge : old->out_edges()) {
+    graph->AddEdge(node, edge->src_output(), edge->dst(), edge->dst_input());
+  }
+  graph->RemoveNode(old);
+  *renewed = node;
+  return absl::OkStatus();
+}
+
 // Makes each program a function and a call of it.
 absl::Status Encapsulate(const tf::GraphOptimizationPassOptions& options, const Programs& programs,
                          tf::FunctionLibraryRuntime* runtime) {
@@ -474,21 +491,25 @@ absl::Status Encapsulate(const tf::GraphOptimizationPassOptions& options, const 
                 std::vector<int>* inputs, std::vector<int>*,
                 tf::NodeDef* call) { return SortArguments(runtime, program->get(), inputs, call); },
       /*reuse_existing_functions=*/false, &made, options.flib_def));
-  for (tf::Node* node : made->op_nodes()) {
-    const auto found = devices.find(node->type_string());
-    if (found == devices.end()) continue;
-    node->set_requested_device(found->second);
-    // A function names those of its ops that must have run when it returns.
-    for (const std::string& name : stateful.at(found->first)) {
-      TF_RETURN_IF_ERROR(AddNoOp(made.get(), name, node));
-    }
-  }
   for (const auto& [name, device] : devices) {
     tf::FunctionDef function = *options.flib_def->Find(name);
     // TensorFlow would put it back into the graph, or make another one of it for its arguments.
     (*function.mutable_attr())["_noinline"].set_b(true);
     (*function.mutable_attr())["_nospecialize"].set_b(true);
     TF_RETURN_IF_ERROR(options.flib_def->ReplaceFunction(name, function));
+  }
+  std::vector<tf::Node*> calls;
+  for (tf::Node* node : made->op_nodes()) {
+    if (devices.contains(node->type_string())) calls.push_back(node);
+  }
+  for (tf::Node* call : calls) {
+    tf::Node* node = nullptr;
+    TF_RETURN_IF_ERROR(Renew(made.get(), call, &node));
+    node->set_requested_device(devices.at(node->type_string()));
+    // A function names those of its ops that must have run when it returns.
+    for (const std::string& name : stateful.at(node->type_string())) {
+      TF_RETURN_IF_ERROR(AddNoOp(made.get(), name, node));
+    }
   }
   *options.graph = std::move(made);
   return absl::OkStatus();
