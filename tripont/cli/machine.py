@@ -38,9 +38,17 @@ def target_options(target: str, device: str, cpu: str) -> dict[str, str]:
 
 def with_facts(options: dict[str, str]) -> dict[str, str]:
     """Options of a compilation, with what is to be known of this machine if they are for it."""
-    if options.get("cpu", "host") not in ("host", default_cpu()) or has_onednn():
+    if options.get("cpu", "host") not in ("host", default_cpu()):
         return options
-    return options | {"onednn": "0"}
+    facts = {"threads": str(threads())} | ({} if has_onednn() else {"onednn": "0"})
+    return facts | options
+
+
+def threads() -> int:
+    """How many threads a client of this process would have: those of TRIPONT_NUM_THREADS, if the CPUs are not fewer."""
+    count = len(os.sched_getaffinity(0))
+    text = os.environ.get("TRIPONT_NUM_THREADS", "")
+    return min(count, int(text)) if text.isascii() and text.isdecimal() and int(text) else count
 
 
 def has_onednn() -> bool:

@@ -264,7 +264,7 @@ class Convolutions:
     few_outputs: Annotated[
         int, "features", "less than the vector of outputs that a library computes"
     ]
-    narrow_group: Annotated[int, "features", "of a group, for which a library is slow"]
+    narrow_group: Annotated[int, "features", "of a group, in and out, for which a library is slow"]
     depthwise: Annotated[
         int, "positions", "up to which a library's depthwise gradient of weights is fast"
     ]

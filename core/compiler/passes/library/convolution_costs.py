@@ -111,8 +111,9 @@ class _Class:
         return self.groups > 1 and one
 
     def is_narrow(self, costs: Convolutions) -> bool:
-        """Whether each group has a few features, less than fill the library's tiles."""
-        return self.groups > 1 and not self.is_depthwise and self.inputs <= costs.narrow_group
+        """Whether each group has a few features in and out, less than fill the library's tiles."""
+        few = max(self.inputs, self.outputs) <= costs.narrow_group
+        return self.groups > 1 and not self.is_depthwise and few
 
     def is_slow_in_f32(self, costs: Convolutions) -> bool:
         """Whether oneDNN is slower than generated code in f32, or adds up too long sums."""
