@@ -22,6 +22,7 @@ from .ir.hlo import Module
 from .ir.recursion import deep_recursion
 from .observe import dump
 from .stages import Context, Program, fingerprint
+from .targets import threads
 from .xla import option_overrides
 
 # What a compilation may be told: name -> what the value means. Besides, it heeds XLA's options
@@ -36,7 +37,6 @@ OPTIONS: Mapping[str, str] = {
 }
 
 _NO: Final = ("false", "0")
-_MAX_THREADS: Final = 1 << 16
 
 
 def compile_program(
@@ -79,11 +79,7 @@ def _num_threads(options: Mapping[str, str]) -> int:
     text = options.get("num_threads")
     if text is None:  # XLA's way to ask for one thread, for its CPU
         return int(options.get("xla_cpu_multi_thread_eigen", "").lower() in _NO)
-    if not (text.isascii() and text.isdecimal() and int(text) <= _MAX_THREADS):
-        raise invalid_argument(
-            f"the compiler option num_threads is {text!r}, which is not a number from 0 (all threads) to {_MAX_THREADS}"
-        )
-    return int(text)
+    return threads.read_count("num_threads", text, 0, "all threads")
 
 
 @deep_recursion()

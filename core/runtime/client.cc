@@ -187,19 +187,23 @@ int ThreadsToCutFor() {
 
 // What the compiler must know of where the program runs, unless the caller compiles for another
 // machine.
-void AddFactsOfThisMachine(const Backend& backend, std::map<std::string, std::string>& options) {
+void AddFactsOfThisMachine(const Backend& backend, int threads,
+                           std::map<std::string, std::string>& options) {
   const auto cpu = options.find("cpu");
   if (cpu != options.end() && IsAnotherCpu(cpu->second)) return;
   if (!ActingCpu().empty()) options.insert_or_assign("cpu", std::string(ActingCpu()));
   if (!onednn::IsUsable(backend)) options.try_emplace("onednn", "0");
-  if (const int threads = ThreadsToCutFor(); threads > kFewThreads)
-    options.try_emplace("threads", std::to_string(threads));
+  if (threads > kFewThreads) options.try_emplace("threads", std::to_string(threads));
 }
 
 }  // namespace
 
 Client::Client(Core* core, Options options, std::vector<Device*> devices)
-    : core_(core), options_(std::move(options)), devices_(std::move(devices)), cache_(options_) {}
+    : core_(core),
+      options_(std::move(options)),
+      devices_(std::move(devices)),
+      threads_(ThreadsToCutFor()),
+      cache_(options_) {}
 
 StatusOr<Ref<Client>> Client::Create(const Options& options) {
   if (options.num_devices < 1 || options.num_devices > 256) {
@@ -228,7 +232,7 @@ StatusOr<CompileResult> Client::Compile(std::string_view program, std::string_vi
   const auto target = request.options.find("target");
   if (target == request.options.end() || target->second == ours["target"])
     request.options.merge(ours);
-  AddFactsOfThisMachine(core_->backend(), request.options);
+  AddFactsOfThisMachine(core_->backend(), threads_, request.options);
   // A program that calls Python functions, or is partitioned by some, names them by numbers of this
   // process: no other can use it, and those that partition it are to be called each time.
   const bool own = !request.partitioners.empty() ||

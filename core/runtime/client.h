@@ -117,6 +117,9 @@ class TRIPONT_EXPORT Client : public RefCounted<Client> {
   Core* const core_;
   const Options options_;
   const std::vector<Device*> devices_;
+  // Programs are cut for so many threads. They are counted once, when the client is made: the child
+  // of a fork, which has one, and a caller that may use few find the same programs in the cache.
+  const int threads_;
   ArtifactCache cache_;
 };
 

@@ -52,9 +52,8 @@ class Cluster:
     cost: float = 0.0
     recomputed: float = 0.0
     rows: int | None = None
-    row_rank: int = (
-        -1
-    )  # leading dimensions that are rows' dimensions, if the reduced ones are the last ones
+    # Leading dimensions that are rows' dimensions, if the reduced ones are the last ones.
+    row_rank: int = -1
     reduced: tuple[int, ...] | None = None
     contexts: dict[object, int] = field(default_factory=dict)
     # How many elements are computed in contexts that do not stand at each of ``dims``.

@@ -84,6 +84,7 @@ def test_limit_of_threads(options: dict[str, str], limit: int) -> None:
         {"cpu": "z80"},
         {"num_threads": "-1"},
         {"num_threads": "two"},
+        {"num_threads": "9" * 5000},
         {"num_threads": ""},
         {"num_threads": "99999999999999999999"},
     ],

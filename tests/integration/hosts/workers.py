@@ -174,7 +174,9 @@ def detected() -> None:
     mesh = Mesh(np.array(jax.devices()), "x")
     total = np.asarray(_psum(mesh).addressable_data(0))[0, 0]
     # One write: the launcher mixes what its processes write.
-    print(f"PROCESS {jax.process_index()} of {jax.process_count()} sum {total}\n", end="", flush=True)
+    print(
+        f"PROCESS {jax.process_index()} of {jax.process_count()} sum {total}\n", end="", flush=True
+    )
 
 
 def transfers() -> None:

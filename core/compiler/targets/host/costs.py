@@ -325,7 +325,6 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
 FEW_THREADS: Final = 4
 
 
-@functools.cache
 def costs_with_threads(costs: Costs, count: int) -> Costs:
     """``costs`` where ``count`` threads want work: products, convolutions and attention are cut into smaller units.
 

@@ -122,7 +122,7 @@ def for_cpu(model: str = "host", onednn: bool = True, threads: int = FEW_THREADS
         )
     libraries = Libraries(onednn and triple == _X86_TRIPLE, frozenset(features))
     versions = [str(llvm.llvm_version_info), llvmlite.__version__]
-    made_for = [f"onednn={libraries.onednn}", f"threads={max(threads, FEW_THREADS)}"]
+    made_for = [f"onednn={libraries.onednn}", f"threads={threads}"]
     text = "|".join([triple, name, *features, *made_for, *versions])
     return HostTarget(
         name="host",

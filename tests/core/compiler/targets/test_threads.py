@@ -78,7 +78,7 @@ def test_powers_of_two_tell_programs_apart() -> None:
     assert len({*made_for.values()}) == 3
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "many", "1.5", "99999"])
+@pytest.mark.parametrize("text", ["0", "-1", "many", "1.5", "99999", "9" * 5000])
 def test_what_is_no_number_of_threads(text: str) -> None:
     with pytest.raises(CompileError, match=rf"option threads is '{text}'.* from 1 to 65536"):
         from_options({"threads": text})
