@@ -14,6 +14,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #elif defined(__aarch64__)
 #include <sys/auxv.h>
 #endif
@@ -111,8 +113,18 @@ uint64_t EnabledState() {
   return uint64_t{high} << 32 | low;
 }
 
+// Asks Linux to let this process use AMX's registers, whose content is 8 KB of a thread's state. It
+// refuses where a seccomp filter does, and where a thread has an alternate stack for signals that
+// is too small for that. Source: Linux, Documentation/arch/x86/xstate.rst.
+bool MayUseTiles() {
+  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr long kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
 std::vector<std::string> DetectFeatures() {
-  const uint64_t state = EnabledState();
+  uint64_t state = EnabledState();
+  if ((state & kAmxState) == kAmxState && !MayUseTiles()) state &= ~kAmxState;
   std::vector<std::string> found;
   for (const Feature& feature : kFeatures) {
     if ((state & feature.state) != feature.state) continue;

@@ -7,6 +7,7 @@ the runtime reads too.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import struct
 from pathlib import Path
@@ -21,6 +22,7 @@ AARCH64: Final = "aarch64"
 
 # Features that generated code or a library makes use of, besides those of the models.
 _ALSO_USEFUL: Final = frozenset(("amx-tile", "amx-bf16", "amx-int8"))
+_TILES: Final = "amx-tile"
 _SELF: Final = ("", "host", "native")
 # Every AArch64 CPU has these under Linux.
 _ALWAYS_AARCH64: Final = frozenset(("fp-armv8", "neon"))
@@ -68,9 +70,17 @@ def detect() -> tuple[str, tuple[str, ...]]:
     name = llvm.get_host_cpu_name()
     if llvm.get_process_triple().startswith(X86_64):
         present = {f for f, on in llvm.get_host_cpu_features().items() if on}
+        if _TILES in present and not _may_use_tiles():
+            present = {f for f in present if not f.startswith("amx-")}
         return name, tuple(sorted(present & known_features(X86_64)))
     # LLVM reads /proc/cpuinfo, which is another machine's under an emulator, and has names that the runtime has not.
     return name, aarch64_features(_auxiliary_vector())
+
+
+def _may_use_tiles() -> bool:
+    """Whether Linux lets this process use AMX's registers; core/runtime/cpu_info.cc asks in the same words."""
+    arch_prctl, request_permission, tile_data = 158, 0x1023, 18
+    return bool(ctypes.CDLL(None).syscall(arch_prctl, request_permission, tile_data) == 0)
 
 
 def aarch64_features(auxiliary_vector: bytes) -> tuple[str, ...]:

@@ -46,6 +46,20 @@ def test_a_real_cpu_of_arm_gets_only_features_that_the_runtime_knows(
     assert set(features) <= cpu.known_features(cpu.AARCH64)
 
 
+@pytest.mark.parametrize("allowed", [True, False])
+def test_tiles_are_used_only_where_the_system_allows_it(
+    allowed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A CPU with AMX in a process that a seccomp filter, say, keeps from it."""
+    tiles = {"amx-tile", "amx-bf16", "amx-int8"}
+    monkeypatch.setattr(llvm, "get_process_triple", lambda: "x86_64-unknown-linux-gnu")
+    monkeypatch.setattr(
+        llvm, "get_host_cpu_features", lambda: dict.fromkeys(tiles | {"avx2"}, True)
+    )
+    monkeypatch.setattr(cpu, "_may_use_tiles", lambda: allowed)
+    assert set(cpu.detect()[1]) == {"avx2"} | (tiles if allowed else set())
+
+
 def test_compiler_and_runtime_see_the_same_cpu() -> None:
     architecture = cpu.X86_64 if platform.machine() == "x86_64" else cpu.AARCH64
     known = cpu.known_features(architecture)
