@@ -254,7 +254,6 @@ class Products:
     library_types: Annotated[
         frozenset[str], "types of lhs", "besides f32 that a library multiplies faster"
     ]
-    library_integers: Annotated[int, "multiply-adds", "of integers from which on it does"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -356,6 +355,18 @@ class Blocks:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Matrices:
+    """Products where instructions multiply matrices (AMX)."""
+
+    multiply_adds: Annotated[float, "vectors/ns", "multiply-adds in tiles of packed operands"]
+    panel: Annotated[int, "bytes", "of a panel that stays in a near cache"]
+    rows: Annotated[int, "rows", "of the result in a block, which read a panel from afar once"]
+    copied_rows: Annotated[
+        int, "rows", "up to which units of work copy the parts of rhs that they read"
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Library:
     """How long library calls take on one core. The runtime decides by it where a program runs."""
 
@@ -428,6 +439,7 @@ class Costs:
     components: Components
     products: Products
     blocks: Blocks
+    matrices: Matrices
     convolutions: Convolutions
     transposes: Transposes
     transforms: Transforms

@@ -7,8 +7,9 @@ the last row is 0. Elements are converted on the way.
 
 Attributes (``config``): ``batch``, the sizes of the batch dimensions; ``strides`` of the operand's [batch..., K, N] in
 elements; ``k``, ``n``, ``width``, ``group``; ``flip``, whether the highest bit of each byte changes. The result is
-[product of batch, panels, groups, width, group]. With ``turns`` (groups of one, no batch) the operand is [N, K], and
-is turned in registers.
+[product of batch, panels, groups, width, group]; it may have more groups than there are rows for, of zeros. With
+``turns`` (no batch) the operand is [N, K], and is turned in registers: as words of 32 bits if groups have more than one
+element.
 
 A "pack" fusion holds such an instruction and what makes its operand, an array of [K, N] or [N, K]: the matrix is
 computed while it is packed, and never in memory otherwise.
@@ -19,17 +20,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Final
 
 from .. import llvm_ir
 from ..elements import conversion
 from ..elements.elemental import element
 from ..elements.memory import size_of
 from ..generator import Coordinate, Index
-from ..llvm_ir import Value, i64
+from ..llvm_ir import Builder, Value, i64
 from ..representation import memory_type, register_type
 from .emit import EmittedKernel, Frame, emitter
 from .loops import count
 from .transposes import transpose_square
+
+# Columns of bytes or pairs of bytes that are moved a row at a time.
+_WHOLE_LINES: Final = (16, 32, 64)
 
 
 @emitter(collapsed=False)
@@ -61,11 +66,15 @@ class _Pack:
             self.from_dtype.size, self.to_dtype.size, size_of(register_type(self.to_dtype))
         )
         self.lanes = min(frame.target.lane_count(4 if widest < 4 else widest), self.width)
+        moves = not self.is_made and not self.turns and self.from_dtype is self.to_dtype
+        if self.group > 1 and moves and self.width in _WHOLE_LINES:
+            self.lanes = self.width
 
     def emit(self) -> EmittedKernel:
         groups = -(-self.k // self.group)
         panels = -(-self.n // self.width)
-        panel_size = groups * self.width * self.group  # elements
+        padded = self.result.shape.dims[2]  # groups, those of zeros behind the last one too
+        panel_size = padded * self.width * self.group  # elements
         chunk = max(
             1,
             self.frame.target.costs.memory.panel // (self.width * self.group * self.to_dtype.size),
@@ -100,6 +109,9 @@ class _Pack:
             if self.k % self.group:  # the last group is not full
                 with b.only_if(b.icmp("eq", part, i64(chunks - 1)), "last", "packed"):
                     self.pack_group(matrix, packed, i64(groups - 1), self.k % self.group)
+            if groups < padded:
+                with b.only_if(b.icmp("eq", part, i64(chunks - 1)), "behind", "padded"):
+                    self.pad(packed, groups, padded)
 
         dims = [*self.batch, panels, chunks]
         count(g, self.frame.begin, self.frame.end, dims, unit)
@@ -108,6 +120,13 @@ class _Pack:
         kernels = self.frame.target.costs.kernels
         cost = kernels.nest + moved * kernels.packed_byte
         return self.frame.finish(units, cost)
+
+    def pad(self, packed: Value, start: int, stop: int) -> None:
+        """Zeros in the groups [start, stop) of a panel."""
+        b, group = self.b, self.width * self.group
+        zeros = llvm_ir.zero(llvm_ir.vector(self.to_type, self.lanes))
+        with b.loop(i64(start * group), i64(stop * group), self.lanes) as n:
+            b.store(zeros, b.gep(self.to_type, packed, n), size_of(self.to_type))
 
     def pack_group(self, matrix: Value, packed: Value, k: Value, rows: int) -> None:
         """Pack the group of rows ``k``, of which only the first ``rows`` are there."""
@@ -121,7 +140,11 @@ class _Pack:
                     parts = [self.made(k, row, column) for row in range(rows)]
                     parts += [llvm_ir.zero(parts[0].type)] * (self.group - rows)
                     place = b.gep(self.to_type, to, i64(column * self.group))
-                    b.store(self.interleave(parts), place, size_of(self.to_type))
+                    b.store(
+                        interleave(b, parts, 8 * size_of(self.to_type)),
+                        place,
+                        size_of(self.to_type),
+                    )
             return
         zero = llvm_ir.zero(llvm_ir.vector(self.to_type, self.lanes))
         if self.flip:
@@ -134,7 +157,7 @@ class _Pack:
                 else zero
                 for row in range(self.group)
             ]
-            value = self.interleave(parts)
+            value = interleave(b, parts, 8 * size_of(self.to_type))
             place = b.gep(self.to_type, to, i64(column * self.group))
             b.store(value, place, size_of(self.to_type))
 
@@ -171,11 +194,28 @@ class _Pack:
             vectors = []
             for n in range(self.lanes):
                 at = Coordinate(b.add(left, i64(n)), high=self.n - 1)
-                vectors.append(self.read((at, along)))
+                vectors.append(self.read((at, along)) if self.group == 1 else self.words(at, k))
+            unit = self.to_type if self.group == 1 else "i32"
             for n, value in enumerate(transpose_square(b, vectors)):
                 row = b.mul(b.add(k, i64(n)), i64(self.width))
-                place = b.gep(self.to_type, packed, b.add(row, column))
+                place = b.gep(unit, packed, b.add(row, column))
                 b.store(value, place, size_of(self.to_type))
+
+    def words(self, n: Coordinate, k: Value) -> Value:
+        """``lanes`` groups of column ``n`` of a [N, K] matrix, from group ``k`` on."""
+        b, type_ = self.b, llvm_ir.vector("i32", self.lanes)
+        if not self.is_made:
+            row = b.gep(self.from_type, self.source.pointer, b.mul(n.base, i64(self.k)))
+            return b.load(type_, b.gep("i32", row, k), size_of(self.from_type))
+        first = b.mul(k, i64(self.group))
+        parts = []
+        for part in range(self.group):
+            start = b.add(first, i64(part * self.lanes))
+            parts.append(self.read((n, Coordinate(start, 1, self.lanes, None, 0, self.k - 1))))
+        while len(parts) > 1:
+            lanes = range(2 * llvm_ir.lanes_of(parts[0].type))
+            parts = [b.shuffle(*pair, lanes) for pair in zip(parts[::2], parts[1::2], strict=True)]
+        return b.cast("bitcast", parts[0], type_)
 
     def fetch(self, base: Value, column: int) -> None:
         """Ask for what is to be packed some rows later."""
@@ -183,7 +223,11 @@ class _Pack:
         for row in range(self.group):
             ahead = (row + self.frame.target.costs.memory.rows_ahead * self.group) * self.row_stride
             place = i64(ahead + column * self.column_stride)
-            b.prefetch(b.gep(self.from_type, base, place, inbounds=False))
+            # Rows that are far apart have few places in the nearest cache.
+            b.prefetch(
+                b.gep(self.from_type, base, place, inbounds=False),
+                locality=3 if self.group == 1 else 2,
+            )
 
     def load(self, base: Value, offset: int) -> Value:
         """``lanes`` columns from ``offset`` on, as the product reads them."""
@@ -196,22 +240,19 @@ class _Pack:
             value = b.binary("xor", value, llvm_ir.integer(value.type, -128))
         return value
 
-    def interleave(self, parts: Sequence[Value]) -> Value:
-        """a0 b0 c0 d0 a1 b1 ... of as many vectors as a group has elements."""
-        b = self.b
-        values = list(parts)
-        bits = 8 * size_of(self.to_type)
-        while len(values) > 1:
-            lanes = llvm_ir.lanes_of(values[0].type)
-            order = [n // 2 + (n % 2) * lanes for n in range(2 * lanes)]
-            half = len(values) // 2
-            # Neighbours first: from then on a pair is one element of twice the size.
-            joined = [b.shuffle(values[2 * n], values[2 * n + 1], order) for n in range(half)]
-            bits *= 2
-            values = (
-                joined
-                if half == 1
-                else [b.cast("bitcast", v, f"<{lanes} x i{bits}>") for v in joined]
-            )
-        count_ = self.lanes * self.group
-        return b.cast("bitcast", values[0], llvm_ir.vector(self.to_type, count_))
+
+def interleave(b: Builder, parts: Sequence[Value], bits: int) -> Value:
+    """a0 b0 c0 d0 a1 b1 ... of vectors of elements of ``bits``; one, two or four of them."""
+    values = list(parts)
+    lanes = llvm_ir.lanes_of(values[0].type)
+    element = llvm_ir.scalar_of(values[0].type)
+    while len(values) > 1:
+        order = [n // 2 + (n % 2) * lanes for n in range(2 * lanes)]
+        half = len(values) // 2
+        # Neighbours first: from then on a pair is one element of twice the size.
+        joined = [b.shuffle(values[2 * n], values[2 * n + 1], order) for n in range(half)]
+        bits *= 2
+        values = (
+            joined if half == 1 else [b.cast("bitcast", v, f"<{lanes} x i{bits}>") for v in joined]
+        )
+    return b.cast("bitcast", values[0], llvm_ir.vector(element, lanes * len(parts)))

@@ -26,12 +26,15 @@ written.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from ...ir import dtypes
 from ...ir.dtypes import DType
+from ...ir.hlo import Instruction
 from .. import llvm_ir
 from ..elements import conversion
 from ..elements.elemental import element
@@ -44,17 +47,45 @@ from .loops import count
 from .product_forms import ProductForm
 
 
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A tile that is being computed: where its rows of lhs and its panel of rhs are (or would be, if the part of the
+    sums that is in use began with the matrix), its first row and column, and its number among those of its block.
+    """
+
+    row: Value
+    packed: Value
+    top: Value
+    left: Value
+    number: Value
+
+
+# A vector of sums, the row of a tile that it is in and its number in the row -> what the product gives for them.
+Epilogue = Callable[[Value, Value, int], Value]
+
+
 @emitter(collapsed=False)
 def emit(frame: Frame) -> EmittedKernel:
     """The kernel of a ``packed-dot`` instruction."""
-    return _PackedDot(frame).emit()
+    from .matrix_dot import MatrixDot
+
+    dot = product_of(frame)
+    return (MatrixDot if dot.attributes["config"]["form"].is_matrix else PackedDot)(frame).emit()
 
 
-class _PackedDot(tiles.Places):
+def product_of(frame: Frame) -> Instruction:
+    """The ``packed-dot`` instruction of a kernel."""
+    (dot,) = (i for i in frame.computation.instructions if i.opcode == "packed-dot")
+    return dot
+
+
+class PackedDot(tiles.Places):
+    """The kernel with tiles in vector registers."""
+
     def __init__(self, frame: Frame) -> None:
         self.frame = frame
         self.b = frame.builder
-        (self.dot,) = (i for i in frame.computation.instructions if i.opcode == "packed-dot")
+        self.dot = product_of(frame)
         self.operands = [frame.generator.arrays[o] for o in self.dot.operands]
         # Roots that are computed from the product: they have its dimensions.
         roots = frame.computation.results
@@ -62,54 +93,76 @@ class _PackedDot(tiles.Places):
         config: dict[str, Any] = self.dot.attributes["config"]
         self.form: ProductForm = config["form"]
         self.batch: tuple[int, ...] = config["batch"]
-        self.m, self.n, self.k = config["m"], config["n"], config["k"]
+        self.m: int = config["m"]
+        self.n: int = config["n"]
+        self.k: int = config["k"]
         *self.lhs_batch, self.lhs_row, self.lhs_depth = config["lhs_strides"]
         self.rhs_batch = config["rhs_strides"]
         self.rhs_row = 0
         if not config["packed"]:
             *self.rhs_batch, self.rhs_row = self.rhs_batch
         *self.result_batch, self.result_row, _ = config["result_strides"]
-        self.rows, self.width = config["rows"], config["width"]
+        self.rows: int = config["rows"]
+        self.width: int = config["width"]
         self.copies: bool = config.get("copies", False)
         self.alpha: float = config.get("alpha", 1.0)
         self.epilogue: str = config.get("epilogue", "")
         self.vectors = self.width // self.form.lanes
-        self.groups = -(-self.k // self.form.group)
+        self.groups = self.form.groups(self.k)
         self.tiles, self.panels = -(-self.m // self.rows), -(-self.n // self.width)
         self.type = memory_type(self.form.result)
         self.size = self.form.result.size
         given = self.operands[0].shape.dtype
-        self.stages = given is not self.form.lhs or self.k % self.form.group != 0
+        self.stages = given is not self.form.lhs or self.k % self.form.step != 0
+        self.choose_rates()
         self.split()
+
+    #: Whether units of work rather have few columns than few rows.
+    keeps_rows = False
+
+    def choose_rates(self) -> None:
+        """What decides how work is cut: the groups that a step of the loop over a sum takes; vectors of products that a
+        nanosecond does; bytes of a panel that stay in a near cache; rows and columns of a block; how long copying a
+        panel takes; and the time below which units are not cut further.
+        """
+        costs = self.frame.target.costs
+        self.unroll = 1 if self.form.rows > 6 else 2
+        self.speed = costs.kernels.tiled_multiply_adds
+        self.panel_bytes = costs.memory.panel
+        self.block_rows, self.block_columns = costs.blocks.rows, costs.blocks.columns
+        self.copy_ns = 0.0  # which is small beside the products with a panel
+        self.short_ns = 2 * costs.threads.unit
 
     def split(self) -> None:
         """Choose the block of tiles that is a unit of work, and the pieces in which sums are done."""
         form, costs = self.form, self.frame.target.costs
-        depth = costs.memory.panel // (self.width * form.group * form.rhs.size)
+        depth = self.panel_bytes // (self.width * form.group * form.rhs.size)
         self.pieces = 1 if self.groups <= depth * 3 // 2 else -(-self.groups // depth)
-        self.unroll = 1 if form.rows > 6 else 2
         piece = -(-self.groups // self.pieces)
         self.piece = -(-piece // self.unroll) * self.unroll
         self.pieces = -(-self.groups // self.piece)
         # Multiplications a nanosecond.
-        speed = form.lanes * form.group * costs.kernels.tiled_multiply_adds
+        speed = form.lanes * form.group * self.speed
         tile_ns = self.rows * self.width * self.k / speed
-        tall = max(1, min(self.tiles, costs.blocks.rows // self.rows))
+        tall = max(1, min(self.tiles, self.block_rows // self.rows))
         # A line more than a row takes: neighbours are in different places of the cache.
         self.staged_row = self.piece * form.group + costs.memory.line // form.lhs.size
         if self.stages:
             tile = self.rows * self.staged_row * form.lhs.size
             tall = max(1, min(tall, costs.memory.kept // tile))
-        wide = max(1, min(self.panels, costs.blocks.columns // self.width))
+        wide = max(1, min(self.panels, self.block_columns // self.width))
         tile_bytes = self.rows * self.width * self.size
+        copied = self.panel_part * form.rhs.size if self.copies and form.is_matrix else 0
         batches = math.prod(self.batch)
         while tall * wide > 1:
             units = batches * -(-self.tiles // tall) * -(-self.panels // wide)
             fits = self.pieces == 1 or tall * wide * tile_bytes <= costs.memory.block
-            short = tall * wide * tile_ns <= 2 * costs.threads.unit
+            fits &= wide == 1 or wide * copied <= costs.memory.kept
+            short = wide * (tall * tile_ns + self.copy_ns) <= self.short_ns
             if fits and (units >= costs.threads.product_units or short):
                 break
-            if (tall * self.rows >= wide * self.width and tall > 1) or wide == 1:
+            taller = tall * self.rows >= wide * self.width and not self.keeps_rows
+            if (taller and tall > 1) or wide == 1:
                 tall = -(-tall // 2)
             else:
                 wide = -(-wide // 2)
@@ -120,22 +173,22 @@ class _PackedDot(tiles.Places):
             rows += 1
         self.tall = -(-self.tiles // rows)
         self.wide = -(-self.panels // -(-self.panels // wide))
-        self.unit_ns = self.tall * self.wide * tile_ns
+        self.unit_ns = self.wide * (self.tall * tile_ns + self.copy_ns)
 
     def emit(self) -> EmittedKernel:
         b, form = self.b, self.form
         lhs, rhs = self.operands[0].pointer, self.operands[1].pointer
-        scratch = sums = self.staged = self.copy = None
+        scratch = self.sums = self.staged = self.copy = None
         source = memory_type(self.operands[0].shape.dtype)
         if self.stages:
             self.staged = b.alloca(memory_type(form.lhs), self.tall * self.rows * self.staged_row)
-        self.tile = b.alloca(self.type, self.rows * self.width) if self.roots else None
+        self.finished = self.tile_memory()
         if self.copies:
-            self.copy = b.alloca(memory_type(form.rhs), self.piece * self.width)
+            self.copy = b.alloca(memory_type(form.rhs), self.copied_panels * self.panel_part)
         if self.pieces > 1:
             scratch = b.alloca(self.type, self.tall * self.wide * self.rows * self.width)
         if form.correction:
-            sums = b.alloca(self.type, self.tall * self.rows)
+            self.sums = b.alloca(self.type, self.tall * self.rows)
 
         def unit(index: Index) -> None:
             *batch, tall, wide = (c.base for c in index)
@@ -149,10 +202,10 @@ class _PackedDot(tiles.Places):
             self.rhs = b.gep(memory_type(self.operands[1].shape.dtype), rhs, packed)
             self.result = self.offset(batch, self.result_batch)
             self.at = tuple(index[: len(batch)])
-            if sums is not None:
-                self.sum_rows(sums)
+            if self.sums is not None:
+                self.sum_rows(self.sums)
             if scratch is None:
-                self.block(i64(0), i64(self.groups), None, sums)
+                self.block(i64(0), i64(self.groups), None)
                 return
             zero = llvm_ir.zero(form.accumulator)
             size = self.tall * self.wide * self.rows * self.width
@@ -160,48 +213,66 @@ class _PackedDot(tiles.Places):
                 b.store(zero, b.gep(self.type, scratch, i), form.lanes * self.size)
             with b.loop(i64(0), i64(self.groups), self.piece) as start:
                 stop = self.end(start, self.piece, self.groups)
-                self.block(start, stop, scratch, sums)
+                self.block(start, stop, scratch)
 
         dims = [*self.batch, -(-self.tiles // self.tall), -(-self.panels // self.wide)]
-        count(self.frame.generator, self.frame.begin, self.frame.end, dims, unit)
+        self.do_units(dims, unit)
         return self.frame.finish_large(math.prod(dims), self.unit_ns)
 
-    def block(self, start: Value, stop: Value, scratch: Value | None, sums: Value | None) -> None:
+    def do_units(self, dims: list[int], unit: Callable[[Index], None]) -> None:
+        """The loop over the units of work that the kernel is called for."""
+        count(self.frame.generator, self.frame.begin, self.frame.end, dims, unit)
+
+    def tile_memory(self) -> Value | None:
+        """Memory for a finished tile, if what is written is computed from it."""
+        return self.b.alloca(self.type, self.rows * self.width) if self.roots else None
+
+    def block(self, start: Value, stop: Value, scratch: Value | None) -> None:
         """The sums over the groups [start, stop), of all tiles of a unit."""
         b, form = self.b, self.form
         panel_size = self.groups * self.width * form.group
         if self.staged is not None:
             self.stage(start, stop)
+        self.begin_block(start, stop)
         with b.loop(self.first_panel, self.last_panel) as panel:
             left = self.start(panel, self.width, self.n)
             place = left if self.rhs_row else b.mul(panel, i64(panel_size))
             packed = lying = b.gep(memory_type(self.operands[1].shape.dtype), self.rhs, place)
             if self.copy is not None:
-                self.copy_panel(lying, start, stop)
-                before = b.mul(start, i64(-self.width))  # as if the copy began with the matrix
-                packed = b.gep(memory_type(form.rhs), self.copy, before, inbounds=False)
-            with b.loop(self.first_tile, self.last_tile) as tile:
-                top = self.start(tile, self.rows, self.m)
-                row = self.row_of(tile, top, start)
-                totals = [llvm_ir.zero(form.accumulator)] * (self.rows * self.vectors)
-                number = b.sub(tile, self.first_tile)
-                self.fetch_panel(lying, number, start)
+                part = self.copied_part(panel, lying, start, stop)
+                before = b.mul(start, i64(-self.width * form.group))  # as if it began with rhs
+                packed = b.gep(memory_type(form.rhs), part, before, inbounds=False)
+            with b.loop(self.first_tile, self.last_tile) as count_:
+                top = self.start(count_, self.rows, self.m)
+                row = self.row_of(count_, top, start)
+                tile = Tile(row, packed, top, left, b.sub(count_, self.first_tile))
+                self.fetch_panel(lying, tile.number, start)
                 if scratch is None:
-                    self.fetch_tile(top, left)
-                    totals = self.accumulate(row, packed, start, stop, totals)
-                    self.write(top, left, number, totals, sums)
+                    self.fetch_tile(tile)
+                    self.whole_tile(tile)
                 else:
-                    self.in_the_last_piece(stop, lambda: self.fetch_tile(top, left))
+                    self.in_the_last_piece(stop, functools.partial(self.fetch_tile, tile))
                     across = b.sub(panel, self.first_panel)
-                    place = b.add(b.mul(across, i64(self.tall)), number)
+                    place = b.add(b.mul(across, i64(self.tall)), tile.number)
                     place = b.gep(self.type, scratch, b.mul(place, i64(self.rows * self.width)))
-                    if form.result.is_float:
-                        totals = self.accumulate(row, packed, start, stop, totals)
-                        pairs = zip(self.kept(place), totals, strict=True)
-                        totals = [b.binary("fadd", *pair) for pair in pairs]
-                    else:
-                        totals = self.accumulate(row, packed, start, stop, self.kept(place))
-                    self.keep_or_write(stop, place, top, left, number, totals, sums)
+                    self.part_of_tile(tile, start, stop, place)
+
+    def whole_tile(self, tile: Tile) -> None:
+        """Compute and write a tile whose sums are not cut into pieces."""
+        totals = [llvm_ir.zero(self.form.accumulator)] * (self.rows * self.vectors)
+        self.write(tile, self.accumulate(tile, i64(0), i64(self.groups), totals))
+
+    def part_of_tile(self, tile: Tile, start: Value, stop: Value, place: Value) -> None:
+        """Add the groups [start, stop) to the sums of a tile, which are at ``place``, and write it behind the last."""
+        b, form = self.b, self.form
+        if form.result.is_float:
+            totals = [llvm_ir.zero(form.accumulator)] * (self.rows * self.vectors)
+            totals = self.accumulate(tile, start, stop, totals)
+            pairs = zip(self.kept(place), totals, strict=True)
+            totals = [b.binary("fadd", *pair) for pair in pairs]
+        else:
+            totals = self.accumulate(tile, start, stop, self.kept(place))
+        self.keep_or_write(tile, stop, place, totals)
 
     def kept(self, place: Value) -> list[Value]:
         """The accumulators of the tile at ``place`` in scratch memory."""
@@ -218,6 +289,26 @@ class _PackedDot(tiles.Places):
             return b.gep(type_, self.lhs, b.mul(top, i64(self.lhs_row)))
         number = b.mul(b.sub(tile, self.first_tile), i64(self.rows * self.staged_row))
         return b.gep(type_, self.staged, b.sub(number, b.mul(start, i64(self.form.group))))
+
+    @property
+    def copied_panels(self) -> int:
+        """The panels that a copy has room for."""
+        return 1
+
+    @property
+    def panel_part(self) -> int:
+        """The elements of the part of a panel that a piece of the sums needs."""
+        elements: int = self.piece * self.width * self.form.group
+        return elements
+
+    def begin_block(self, start: Value, stop: Value) -> None:
+        """What a unit does before its tiles, for the groups [start, stop) of the sums."""
+
+    def copied_part(self, panel: Value, lying: Value, start: Value, stop: Value) -> Value:
+        """Where the copy of the groups [start, stop) of ``panel`` is, which lies at ``lying``."""
+        assert self.copy is not None
+        self.copy_panel(lying, start, stop)
+        return self.copy
 
     def copy_panel(self, lying: Value, start: Value, stop: Value) -> None:
         """Copy the rows [start, stop) of a panel from where it lies, converted."""
@@ -274,10 +365,15 @@ class _PackedDot(tiles.Places):
                         copy(row, place, k, lanes)
                 with b.loop(main if self.lhs_depth == 1 else i64(0), length) as k:
                     copy(row, place, k, 1)
-                # Behind the last element of the last piece, else overwritten.
-                for n in range(-self.k % form.group):
-                    zero = llvm_ir.zero(to)
-                    b.store(zero, b.gep(to, place, b.add(length, i64(n))), form.lhs.size)
+                self.pad(b.gep(to, place, length))
+
+    def pad(self, place: Value) -> None:
+        """Zeros behind the last element of a staged row, where its last step is not full. Another piece than the last
+        one overwrites them, or does not read them.
+        """
+        to = memory_type(self.form.lhs)
+        for n in range(-self.k % self.form.step):
+            self.b.store(llvm_ir.zero(to), self.b.gep(to, place, i64(n)), self.form.lhs.size)
 
     def in_the_last_piece(self, stop: Value, write: Callable[[], None]) -> None:
         """Code that runs if ``stop`` is the end of the sums."""
@@ -285,16 +381,7 @@ class _PackedDot(tiles.Places):
         with self.b.only_if(is_last, "last", "fetched"):
             write()
 
-    def keep_or_write(
-        self,
-        stop: Value,
-        place: Value,
-        top: Value,
-        left: Value,
-        number: Value,
-        totals: list[Value],
-        sums: Value | None,
-    ) -> None:
+    def keep_or_write(self, tile: Tile, stop: Value, place: Value, totals: list[Value]) -> None:
         """Behind the last piece of the sums write the tile to the result, else keep it at ``place``."""
         b, form = self.b, self.form
         last, more, done = (b.new_label(x) for x in ("last", "more", "stored"))
@@ -304,11 +391,11 @@ class _PackedDot(tiles.Places):
             b.store(total, self.part(place, n), form.lanes * self.size)
         b.branch(done)
         b.start_block(last)
-        self.write(top, left, number, totals, sums)
+        self.write(tile, totals)
         b.branch(done)
         b.start_block(done)
 
-    def fetch_tile(self, top: Value, left: Value) -> None:
+    def fetch_tile(self, tile: Tile) -> None:
         """Ask for the lines of the results that the tile is going to be written to, and of the arrays that its epilogue
         reads in the same places: they are on their way meanwhile.
         """
@@ -317,7 +404,7 @@ class _PackedDot(tiles.Places):
         arrays += [(array, 0) for array in self.residuals()]
         for array, write in arrays:
             type_, size = memory_type(array.shape.dtype), array.shape.dtype.size
-            base = b.gep(type_, array.pointer, self.place(top, left))
+            base = b.gep(type_, array.pointer, self.place(tile))
             line = 64 // size
             for r in range(self.rows):
                 for column in range(0, self.width, line):
@@ -354,17 +441,16 @@ class _PackedDot(tiles.Places):
     def prefetch(self, pointer: Value, write: int, locality: int) -> None:
         self.b.prefetch(pointer, write=bool(write), locality=locality)
 
-    def place(self, top: Value, left: Value) -> Value:
-        """The number of the element of the result at row ``top`` and column ``left``."""
-        return self.b.add(self.b.add(self.result, self.b.mul(top, i64(self.result_row))), left)
+    def place(self, tile: Tile) -> Value:
+        """The number of the first element of ``tile`` in the result."""
+        row = self.b.mul(tile.top, i64(self.result_row))
+        return self.b.add(self.b.add(self.result, row), tile.left)
 
     def part(self, place: Value, number: int) -> Value:
         """Where accumulator ``number`` of a tile in scratch memory is."""
         return self.b.gep(self.type, place, i64(number * self.form.lanes))
 
-    def accumulate(
-        self, row: Value, packed: Value, start: Value, stop: Value, totals: list[Value]
-    ) -> list[Value]:
+    def accumulate(self, tile: Tile, start: Value, stop: Value, totals: list[Value]) -> list[Value]:
         """A tile's sums over the groups [start, stop) on top of ``totals``."""
         b, unroll = self.b, self.unroll
         if unroll > 1:
@@ -373,20 +459,22 @@ class _PackedDot(tiles.Places):
             middle = b.add(start, main)
             with b.loop_carrying(start, middle, unroll, totals, "product") as (k, carried, results):
                 for n in range(unroll):
-                    carried[:] = self.step(row, packed, b.add(k, i64(n)), carried)
+                    carried[:] = self.step(tile, b.add(k, i64(n)), carried)
             totals, start = results, middle
             if self.pieces == 1 and self.groups % unroll == 0:
                 return totals
         with b.loop_carrying(start, stop, 1, totals, "product") as (k, carried, results):
-            carried[:] = self.step(row, packed, k, carried)
+            carried[:] = self.step(tile, k, carried)
         return results
 
-    def step(self, row: Value, packed: Value, k: Value, totals: list[Value]) -> list[Value]:
+    def step(self, tile: Tile, k: Value, totals: list[Value]) -> list[Value]:
         """A tile's sums with one more group."""
         b, form = self.b, self.form
         lhs, rhs = memory_type(form.lhs), memory_type(form.rhs)
         lies = self.rhs_row != 0 and not self.copies
-        at = b.gep(rhs, packed, b.mul(k, i64(self.rhs_row if lies else self.width * form.group)))
+        at = b.gep(
+            rhs, tile.packed, b.mul(k, i64(self.rhs_row if lies else self.width * form.group))
+        )
         each = form.lanes * form.group
         align = form.rhs.size * (1 if lies else each)
         right = [
@@ -395,7 +483,7 @@ class _PackedDot(tiles.Places):
         row_size, depth = self.lhs_row, self.lhs_depth
         if self.staged is not None:
             row_size, depth = self.staged_row, 1
-        at = b.gep(lhs, row, b.mul(k, i64(form.group * depth)))
+        at = b.gep(lhs, tile.row, b.mul(k, i64(form.group * depth)))
         if self.following is not None:
             ahead = b.gep("i8", self.following, b.mul(k, i64(self.fetched)), inbounds=False)
             self.prefetch(ahead, 0, 2)
@@ -428,15 +516,34 @@ class _PackedDot(tiles.Places):
                 value = b.mul(rest[0], llvm_ir.integer("i32", form.correction))
                 b.store(value, b.gep("i32", sums, b.add(first, r)), 4)
 
-    def write(
-        self, top: Value, left: Value, number: Value, totals: list[Value], sums: Value | None
-    ) -> None:
+    def write(self, tile: Tile, totals: list[Value]) -> None:
         """Write a finished tile to the result."""
         b, form = self.b, self.form
-        start = self.place(top, left)
+        start = self.place(tile)
         base = b.gep(self.type, self.frame.results[0].pointer, start)
         finished: list[Value] = []
-        first = b.mul(number, i64(self.rows))
+        first = b.mul(tile.number, i64(self.rows))
+        epilogue = self.epilogue_of(start, tile.left)
+        for n, value in enumerate(totals):
+            r, v = divmod(n, self.vectors)
+            if self.sums is not None:
+                place = b.gep("i32", self.sums, b.add(first, i64(r)))
+                value = b.add(value, b.splat(b.load("i32", place, 4), form.lanes))
+            value = epilogue(value, i64(r), v)
+            if self.roots:
+                finished.append(value)
+            else:
+                offset = i64(r * self.result_row + v * form.lanes)
+                b.store(value, b.gep(self.type, base, offset), self.size)
+        if finished:
+            assert self.finished is not None
+            for n, value in enumerate(finished):
+                b.store(value, self.part(self.finished, n), form.lanes * self.size)
+            self.write_roots(tile, self.finished)
+
+    def epilogue_of(self, start: Value, left: Value) -> Epilogue:
+        """What a tile whose first element is ``start`` of the result, in column ``left``, applies to its sums."""
+        b, form = self.b, self.form
         bias: list[Value] = []
         if self.epilogue == "bias":
             vector = b.gep(self.type, self.operands[2].pointer, left)
@@ -444,34 +551,28 @@ class _PackedDot(tiles.Places):
                 b.load(form.accumulator, b.gep(self.type, vector, i64(v * form.lanes)), self.size)
                 for v in range(self.vectors)
             ]
+        added = None
         if self.epilogue == "add":
             added = b.gep(self.type, self.operands[2].pointer, start)
-        for n, value in enumerate(totals):
-            r, v = divmod(n, self.vectors)
-            offset = i64(r * self.result_row + v * form.lanes)
-            if sums is not None:
-                place = b.gep("i32", sums, b.add(first, i64(r)))
-                value = b.add(value, b.splat(b.load("i32", place, 4), form.lanes))
+
+        def apply(value: Value, r: Value, v: int) -> Value:
             if self.alpha != 1.0:
                 value = b.binary("fmul", value, llvm_ir.floating(value.type, self.alpha))
             if bias:
                 value = b.binary("fadd", value, bias[v])
-            elif self.epilogue == "add":
+            elif added is not None:
+                offset = b.add(b.mul(r, i64(self.result_row)), i64(v * form.lanes))
                 other = b.load(value.type, b.gep(self.type, added, offset), self.size)
                 value = b.binary("fadd", value, other)
-            if self.roots:
-                finished.append(value)
-            else:
-                b.store(value, b.gep(self.type, base, offset), self.size)
-        if finished:
-            self.write_roots(top, left, finished)
+            return value
 
-    def write_roots(self, top: Value, left: Value, values: list[Value]) -> None:
-        """Write what is computed from a finished tile, a row at a time: long code is there once for each vector."""
+        return apply
+
+    def write_roots(self, tile: Tile, sums: Value, epilogue: Epilogue | None = None) -> None:
+        """Write what is computed from the sums of ``tile`` (at ``sums``, row by row, without ``epilogue`` where that is
+        given), a row at a time: long code is there once for each vector.
+        """
         b, g, form = self.b, self.frame.generator, self.form
-        assert self.tile is not None
-        for n, value in enumerate(values):
-            b.store(value, self.part(self.tile, n), form.lanes * self.size)
         with (
             b.loop(i64(0), i64(self.rows)) as r,
             g.level(),
@@ -479,13 +580,15 @@ class _PackedDot(tiles.Places):
             block = b.new_label("roots")
             b.branch(block)
             b.start_block(block)
-            finished = b.gep(self.type, self.tile, b.mul(r, i64(self.width)))
-            row = Coordinate(b.add(top, r), high=self.m - 1)
+            finished = b.gep(self.type, sums, b.mul(r, i64(self.width)))
+            row = Coordinate(b.add(tile.top, r), high=self.m - 1)
             for v in range(self.vectors):
-                at = b.add(left, i64(v * form.lanes))
+                at = b.add(tile.left, i64(v * form.lanes))
                 column = Coordinate(at, 1, form.lanes, None, 0, self.n - 1)
                 index = (*self.at, row, column)
                 value = b.load(form.accumulator, self.part(finished, v), form.lanes * self.size)
+                if epilogue is not None:
+                    value = epilogue(value, r, v)
                 g.remember((self.dot, index), value, g.depth)
                 results = [element(g, root, index) for root in self.roots]
                 for array, result in zip(self.frame.results, results, strict=True):

@@ -12,6 +12,8 @@ fma          1      multiply-add of f32 or f64
 multiply     1      multiplication and addition of integers as wide as the result
 pairs        2      s16 by s16: pmaddwd sums a pair in 32 bits (AVX-512 VNNI and AVX-VNNI: vpdpwssd adds it too)
 quadruples   4      u8 by s8: vpdpbusd, which adds four products of 16 bits in 32 bits without saturation
+matrix       2, 4   AMX: bf16 by bf16 in f32, 8-bit by 8-bit integers in 32 bits. One instruction multiplies up to 16
+                    rows of lhs by 16 columns of rhs, 16 groups deep (:mod:`.matrix_tiles`)
 ===========  =====  ===========================================================================================
 
 vpdpbusd wants one operand without sign and one with. Where both have a sign, or neither, the bytes of rhs are packed
@@ -61,6 +63,21 @@ class ProductForm:
     rows: int  # of a tile of two vectors at most: for the number of registers
     correction: int = 0
     instruction: str = ""
+    depth: int = 1  # groups that an instruction sums
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether an instruction multiplies matrices: AMX."""
+        return self.depth > 1
+
+    @property
+    def step(self) -> int:
+        """Neighbours along the contracted dimension that an instruction sums."""
+        return self.group * self.depth
+
+    def groups(self, k: int) -> int:
+        """The groups of a packed sum of ``k`` products: whole steps, zeros behind the last product."""
+        return -(-k // self.step) * self.depth
 
     @property
     def scalar(self) -> str:
@@ -124,8 +141,18 @@ class ProductForm:
         return total
 
 
+def choose_matrix(target: Target, lhs: DType, rhs: DType, result: DType) -> ProductForm | None:
+    """The form of AMX for a product of these element types on ``target``; None if there is none."""
+    if lhs is rhs is dtypes.BF16 and result is dtypes.F32 and target.has("amx-bf16"):
+        return ProductForm("matrix", lhs, rhs, result, 2, 16, 32, 0, "tdpbf16ps", 16)
+    if lhs in _BYTES and rhs in _BYTES and result is dtypes.S32 and target.has("amx-int8"):
+        signs = "".join("s" if t.is_signed else "u" for t in (lhs, rhs))
+        return ProductForm("matrix", lhs, rhs, result, 4, 16, 32, 0, f"tdpb{signs}d", 16)
+    return None
+
+
 def choose(target: Target, lhs: DType, rhs: DType, result: DType) -> ProductForm | None:
-    """The form for a product of these element types on ``target``; None if there is none.
+    """The form of vectors for a product of these element types on ``target``; None if there is none.
 
     The operands have to be converted to the form's types, which hold all their values.
     """
@@ -195,6 +222,8 @@ def choose_tile(
     """
     if n < form.lanes or m < 1:
         return None
+    if form.is_matrix:
+        return choose_matrix_tile(form, m, n)[1]
     most_rows = most_rows or form.most_rows(1)
     narrow = _NARROW if most_rows >= form.most_rows(2) else len(_ROWS[form.registers])
     best: tuple[float, Tile] | None = None
@@ -210,3 +239,27 @@ def choose_tile(
             if best is None or cost < best[0] * 0.995:
                 best = cost, Tile(rows, vectors)
     return best[1] if best else None
+
+
+def choose_matrix_tile(form: ProductForm, m: int, n: int) -> tuple[int, Tile]:
+    """The tile of an ``m`` by ``n`` result with AMX's registers (four for sums, two each for lhs and rhs), and half
+    cycles that a step of all tiles takes. ``n`` is at least the columns of a register.
+
+    A multiplication takes a cycle for each row of lhs, two loads of a register as many as it has rows.
+    """
+    best: tuple[int, Tile] | None = None
+    for vectors, most_rows in ((2, 32), (1, 32), (4, 16), (3, 16)):
+        if n < vectors * form.lanes:
+            continue
+        rows = -(-m // -(-m // most_rows))
+        parts = -(-rows // 16)
+        part = -(-rows // parts)
+        multiplied = parts * vectors * part
+        loaded = parts * part + vectors * form.depth
+        tiles = -(-m // rows) * -(-n // (vectors * form.lanes))
+        cost = tiles * (2 * max(multiplied, loaded // 2) + loaded)
+        if best is None or cost < best[0]:
+            best = cost, Tile(rows, vectors)
+    assert best is not None  # one vector is always narrow enough
+    assert best is not None
+    return best

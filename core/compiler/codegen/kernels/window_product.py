@@ -72,10 +72,15 @@ class _Place(NamedTuple):
 @emitter(collapsed=False)
 def emit(frame: Frame) -> EmittedKernel:
     """The kernel of a ``window-product`` instruction."""
-    return _WindowProduct(frame).emit()
+    from .matrix_window import MatrixWindow
+
+    is_matrix = frame.instruction.attributes["config"]["form"].is_matrix
+    return (MatrixWindow if is_matrix else WindowProduct)(frame).emit()
 
 
-class _WindowProduct(Places):
+class WindowProduct(Places):
+    """The kernel with tiles in vector registers."""
+
     def __init__(self, frame: Frame) -> None:
         self.frame = frame
         self.b = frame.builder
@@ -97,7 +102,12 @@ class _WindowProduct(Places):
         self.copy: Value | None = None  # of a part of a panel
         self.copied = 0  # elements of it
         self.terms = math.prod(s.size for s in self.sums)
+        self.speed = self.rate()
         self.split()
+
+    def rate(self) -> float:
+        """Vectors of products that are added in a nanosecond."""
+        return self.frame.target.costs.kernels.tiled_multiply_adds
 
     def split(self) -> None:
         """Choose the pieces of sums, and the block of tiles that is a unit of work.
@@ -113,7 +123,7 @@ class _WindowProduct(Places):
             self.piece = max(PIECE, -(-self.terms // PIECE)) if form.result.is_float else PIECE
         rows = costs.blocks.long_rows if self.piece < self.terms else costs.blocks.rows
         least = costs.threads.long_units if self.piece < self.terms else costs.threads.product_units
-        self.tile_ns = self.rows * self.vectors * self.terms / costs.kernels.tiled_multiply_adds
+        self.tile_ns = self.rows * self.vectors * self.terms / self.speed
         tall = max(1, min(self.tiles, rows // self.rows))
         wide = max(1, min(self.panels, costs.blocks.columns // self.width))
         inside = [1] * len(self.outer)
@@ -183,36 +193,56 @@ class _WindowProduct(Places):
             rhs = b.gep(self.rhs_type, operands[1], rhs)
             result = b.gep(self.type, self.frame.results[0].pointer, result)
             if scratch is None:
-                for tile, totals in self.totals_of_block(self.sums, lhs, rhs):
-                    self.write(b.gep(self.type, result, tile.result), tile.left, totals)
+                for tile, part, x, y in self.tiles_of_block(self.sums, lhs, rhs):
+                    self.write_sums(part, x, y, b.gep(self.type, result, tile.result), tile.left)
                 return
             zero = llvm_ir.zero(self.form.accumulator)
             with b.loop(i64(0), i64(self.block * self.rows * self.vectors)) as n:
                 b.store(zero, b.gep(zero.type, scratch, n), 4)
 
             def piece(part: list[Summed], x: Value, y: Value) -> None:
-                for tile, totals in self.totals_of_block(part, x, y):
-                    place = self.place(scratch, tile)
-                    self.keep(place, self.added(self.kept(place), totals))
+                for tile, own, left, right in self.tiles_of_block(part, x, y):
+                    self.add_sums(own, left, right, self.place(scratch, tile))
 
             self.cut(self.sums, self.piece, lhs, rhs, piece)
             for panel in self.panels_of_block():
                 for tile in self.tiles_of_panel(panel):
-                    totals = self.kept(self.place(scratch, tile))
-                    self.write(b.gep(self.type, result, tile.result), tile.left, totals)
+                    to = b.gep(self.type, result, tile.result)
+                    self.write_kept(self.place(scratch, tile), to, tile.left)
 
         dims = [
             *(d.size for d in self.outside),
             -(-self.tiles // self.tall),
             -(-self.panels // self.wide),
         ]
-        count(self.frame.generator, self.frame.begin, self.frame.end, dims, unit)
+        self.do_units(dims, unit)
         return self.frame.finish_large(math.prod(dims), self.block * self.tile_ns)
 
-    def totals_of_block(
+    def do_units(self, dims: list[int], unit: Callable[[Index], None]) -> None:
+        """The loop over the units of work that the kernel is called for."""
+        count(self.frame.generator, self.frame.begin, self.frame.end, dims, unit)
+
+    def write_sums(
+        self, sums: list[Summed], lhs: Value, rhs: Value, to: Value, left: Value
+    ) -> None:
+        """Compute the sums of a tile, and write it to ``to``; it begins at column ``left``."""
+        self.write(to, left, self.total(sums, lhs, rhs))
+
+    def add_sums(self, sums: list[Summed], lhs: Value, rhs: Value, place: Value) -> None:
+        """Compute a part of the sums of a tile, and add it to those at ``place``."""
+        totals = self.total(sums, lhs, rhs)
+        self.keep(place, self.added(self.kept(place), totals))
+
+    def write_kept(self, place: Value, to: Value, left: Value) -> None:
+        """Write the tile whose sums are at ``place``."""
+        self.write(to, left, self.kept(place))
+
+    def tiles_of_block(
         self, sums: list[Summed], lhs: Value, rhs: Value
-    ) -> Iterator[tuple[_Place, list[Value]]]:
-        """The tiles of a unit, as :meth:`panels_of_block` and :meth:`tiles_of_panel` give them, and their sums."""
+    ) -> Iterator[tuple[_Place, list[Summed], Value, Value]]:
+        """The tiles of a unit, as :meth:`panels_of_block` and :meth:`tiles_of_panel` give them, and their sums: the
+        dimensions, and where the first element of each operand is.
+        """
         b = self.b
         for panel in self.panels_of_block():
             left = b.mul(self.left(panel), i64(self.vector[2]))
@@ -224,7 +254,7 @@ class _WindowProduct(Places):
             for tile in self.tiles_of_panel(panel):
                 x = b.gep(self.lhs_type, lhs, tile.lhs)
                 own = y if part is not sums else b.gep(self.rhs_type, y, tile.rhs)
-                yield tile, self.total(part, x, own)
+                yield tile, part, x, own
 
     def panels_of_block(self) -> Iterator[Value]:
         """The code of a loop over the panels of vectors of a unit: once, for any of them."""

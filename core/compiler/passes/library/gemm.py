@@ -222,6 +222,8 @@ def form_of(dot: Instruction, target: Target) -> ProductForm | None:
     form = _packed_form(dot, target)
     if form is None or not is_worthwhile(dot, target) or _is_dequantised(dot, target):
         return form
+    if form.is_matrix:
+        return form
     types = (dot.operands[0].dtype, dot.operands[1].dtype, dot.dtype)
     _, m, n, k = sizes_of(dot)
     return form if product_costs.prefers_generated(types, m, n, k, target) else None
@@ -246,7 +248,8 @@ def _packed_form(dot: Instruction, target: Target) -> ProductForm | None:
     if streamed_sides(dot, target) is not None:
         return None
     lhs, rhs = (o.dtype for o in dot.operands)
-    form = product_forms.choose(target, lhs, rhs, accumulator(dot.dtype))
+    types = (lhs, rhs, accumulator(dot.dtype))
+    form = product_forms.choose_matrix(target, *types) or product_forms.choose(target, *types)
     if form is None:
         return None
     batch, m, n, k = sizes_of(dot)
@@ -292,7 +295,7 @@ def _generated(dot: Instruction, form: ProductForm | None, target: Target) -> In
     gemm = make_gemm(_in_types(dot, types), target)
     if gemm is None:
         return None
-    config = {**gemm.attributes["config"], "lanes": form.lanes}
+    config = {**gemm.attributes["config"], "lanes": form.lanes, "matrix": form.is_matrix}
     if dot.dtype in _SMALL_FLOATS:
         config["rounded"] = dot.dtype
     return convert(gemm.replace(attributes={"name": "gemm", "config": config}), dot.dtype)

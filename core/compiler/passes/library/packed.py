@@ -40,7 +40,10 @@ def generate_product(
     if call.opcode != "library-call" or "lanes" not in call.attributes["config"]:
         return None
     lhs, rhs = call.operands[:2]
-    form = product_forms.choose(target, lhs.dtype, rhs.dtype, call.dtype)
+    choose = (
+        product_forms.choose_matrix if call.attributes["config"]["matrix"] else product_forms.choose
+    )
+    form = choose(target, lhs.dtype, rhs.dtype, call.dtype)
     generated = packed_product(call, form, target, fusions) if form is not None else None
     if generated is None:
         raise errors.of_instruction("INTERNAL", "no kernel for this product", call)
@@ -70,15 +73,15 @@ def packed_product(
     strides: tuple[int, ...] = config["rhs_strides"]
     rhs_strides: tuple[int, ...] = ()
     made = _made(gemm, right, form, width, target, fusions)
-    lies = made is None and form.group == 1 and strides[-1] == 1
-    small = right.dtype is form.rhs and k * n * form.rhs.size <= costs.direct
-    copies = (  # with few rows in lhs few units read a part of rhs
-        lies
-        and not small
-        and m <= costs.copied_rows
-        and n >= costs.copied_width * m
-        and not _is_literal(right, form)
-    )
+    lies = made is None and (form.group == 1 or form.is_matrix) and strides[-1] == 1
+    same = right.dtype is form.rhs
+    small = not form.is_matrix and same and k * n * form.rhs.size <= costs.direct
+    if form.is_matrix:
+        few = m <= target.costs.matrices.copied_rows and same
+    else:
+        few = m <= costs.copied_rows and n >= costs.copied_width * m
+    # With few rows in lhs few units read a part of rhs.
+    copies = lies and not small and few and not _is_literal(right, form)
     direct = lies and (small or copies)
     if made is not None:
         right = made
@@ -129,7 +132,7 @@ def _packed(gemm: Instruction, right: Instruction, form: ProductForm, width: int
     operand, strides = placed
     present = [d for d, stride in enumerate(strides[:-2]) if stride]
     sizes = tuple(batch[d] for d in present)
-    dims = (math.prod(sizes), -(-n // width), -(-k // form.group), width, form.group)
+    dims = (math.prod(sizes), -(-n // width), form.groups(k), width, form.group)
     new = {
         "batch": sizes,
         "strides": (*(strides[d] for d in present), *strides[-2:]),
@@ -162,19 +165,20 @@ def _made(
     """The packing of a matrix that lies the other way round, or that is computed; None if it is packed as it lies."""
     config = gemm.attributes["config"]
     n, k, strides = config["n"], config["k"], config["rhs_strides"]
-    if config["batch"] or form.group != 1 or form.rhs not in (dtypes.F32, dtypes.F64):
-        return None
     turns = strides == (1, k)
+    if config["batch"] or not (form.is_matrix or form.group == 1) or right.opcode == "constant":
+        return None
+    if form.rhs not in (dtypes.F32, dtypes.F64, dtypes.BF16) and not (form.is_matrix and turns):
+        return None
     dims = (n, k) if turns else (k, n)
     if not turns and strides != (n, 1):
         return None
     weights = Weights(dims, target.costs)
     matrix = weights.value(right, dims)
-    if right.opcode == "constant":
-        return None
-    computed = weights.is_worthwhile() and matrix.dtype is form.rhs
+    wide = dtypes.F32 if form.rhs is dtypes.BF16 else form.rhs
+    computed = weights.is_worthwhile() and matrix.dtype in (form.rhs, wide)
     if not computed:
-        if not turns or right.elements != n * k:
+        if not turns or right.elements != n * k or (form.is_matrix and right.dtype is not form.rhs):
             return None
         matrix = reshape(right, dims)
     new = {
@@ -183,11 +187,11 @@ def _made(
         "k": k,
         "n": n,
         "width": width,
-        "group": 1,
+        "group": form.group,
         "flip": False,
         "turns": turns,
     }
-    shape = Shape(form.rhs, (1, -(-n // width), k, width, 1))
+    shape = Shape(form.rhs, (1, -(-n // width), form.groups(k), width, form.group))
     pack = gemm.derive("pack", (matrix,), {"config": new}, shape=shape)
     return weights.fusion([matrix], pack, "pack", fusions) if computed else pack
 
@@ -211,7 +215,7 @@ def packed_literal(
     strides = [s * flat.itemsize for s in config["strides"]]
     matrices = np.lib.stride_tricks.as_strided(flat, (*config["batch"], k, n), strides)
     matrices = matrices.reshape(-1, k, n).astype(shape.dtype.numpy)
-    if k % group:
+    if groups * group > k:
         matrices = np.pad(matrices, ((0, 0), (0, groups * group - k), (0, 0)))
     if config["flip"]:
         matrices = (matrices.view(np.uint8) ^ 0x80).view(matrices.dtype)

@@ -8,7 +8,7 @@ without AMX, with all its instructions and kept to those of x86-64-v3, on a Zen 
 ===============  =============================  ==================================================================
 operands         generated                      otherwise
 ===============  =============================  ==================================================================
-integers         from 40^3 on                   the "dot" kernel; oneDNN from 80^3 on where there is AMX
+integers         from 40^3 on                   the "dot" kernel
 f64              from 80^3 on (Zen 4: also     the "dot" kernel
                  from 50^3 to 63^3 with rows
                  of less than 1 KB in the
@@ -23,16 +23,13 @@ f32              two vectors of columns or more  the "dot" kernel below, oneDNN 
                  rows by at least 1024 columns;
                  of any size where there is no
                  oneDNN
-bf16             from 64^3 on                   the "dot" kernel; oneDNN where there is AMX, and on Zen
+bf16             from 64^3 on                   the "dot" kernel; oneDNN on Zen
 f16, 8 bits      from 64^3 on                   the "dot" kernel
 ===============  =============================  ==================================================================
 
 Float products of at most 8 rows by a matrix of 256 KB or more stream (:mod:`.streamed`) before anyone asks this table,
 and products whose right-hand side is made of less than half of its memory are generated at any size, for packing makes
 it on the way (:mod:`.weights`).
-
-Integers whose sums oneDNN computes exactly only in blocks that take more memory than :mod:`.blocks` allows are
-generated with AMX too.
 """
 
 from __future__ import annotations
@@ -90,5 +87,4 @@ def prefers_generated(
         least, most = costs.small_sides
         small = least <= min(m, n) and max(m, n, k) <= most
         return m * n * k <= costs.most_f32 or flat or small
-    few = lhs.is_integer and m * n * k < costs.library_integers
-    return few or lhs.name not in costs.library_types
+    return lhs.name not in costs.library_types

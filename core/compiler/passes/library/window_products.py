@@ -184,6 +184,12 @@ class _Generated:
         lhs, rhs = convolution.operands
         form = self.form
         if form.group > 1:
+            # Bytes: bf16 is oneDNN's where there is AMX.
+            matrix = product_forms.choose_matrix(self.target, lhs.dtype, rhs.dtype, form.result)
+            if matrix is not None:
+                found = _with_matrices(convolution, matrix, self.target.costs.tiles)
+                if found is not None:
+                    return _finish(found, convolution)
             grouped = _InGroups.of(convolution, form)
             if grouped is not None:
                 return _finish(grouped.compute(self.target.costs.tiles), convolution)
@@ -192,6 +198,25 @@ class _Generated:
             convolution, self.once(convert, lhs, form.lhs), convert(rhs, form.rhs), form
         ).compute(self)
         return _finish(call, convolution)
+
+
+def _with_matrices(convolution: Instruction, form: ProductForm, costs: Tiles) -> Instruction | None:
+    """``convolution`` in the registers of matrices; few output features are padded to the columns of one."""
+    numbers: ConvolutionDimensionNumbers = convolution.attributes["dimension_numbers"]
+    feature = numbers.output_feature
+    outputs = convolution.dims[feature]
+    if outputs >= form.lanes or _groups(convolution) > 1:
+        grouped = _InGroups.of(convolution, form)
+        return None if grouped is None else grouped.compute(costs)
+    dims = list(convolution.dims)
+    dims[feature] = form.lanes
+    lhs, rhs = convolution.operands
+    wide = convolution.replace(
+        operands=(lhs, _resized(rhs, numbers.kernel_output_feature, form.lanes)),
+        shape=Shape(convolution.dtype, tuple(dims)),
+    )
+    grouped = _InGroups.of(wide, form)
+    return None if grouped is None else cut(grouped.compute(costs), feature, 0, outputs)
 
 
 def _finish(call: Instruction, convolution: Instruction) -> Instruction:
@@ -498,8 +523,9 @@ class _InGroups:
         groups = _groups(convolution)
         inputs = rhs.dims[numbers.kernel_input_feature]
         outputs = convolution.dims[numbers.output_feature] // groups
-        padded = -(-inputs // form.group) * form.group
-        if inputs * 2 < form.group or outputs < 4 or (groups > 1 and padded != inputs):
+        padded = -(-inputs // form.step) * form.step
+        fewest = form.lanes if form.is_matrix else 4
+        if inputs * 2 < form.step or outputs < fewest or (groups > 1 and padded != inputs):
             return None
         lhs = _resized(
             lhs, numbers.input_feature, padded * (lhs.dims[numbers.input_feature] // inputs)
@@ -550,14 +576,25 @@ class _InGroups:
         rows = [d for d in dimensions if d.result is not None and d is not vector]
         if bias is not None:  # all rows of a tile are given one bias, which depends on the group
             rows = [d for d in rows if d.name != "group"]
+        if form.is_matrix:  # whose rows are multiplied by one matrix
+            rows = [d for d in rows if not d.rhs]
         for row in rows or [_ONE]:
-            tile = _choose_tile(costs, form, row, vector)
+            tile = self.tile(costs, form, row, vector)
             cycles = tile.cycles / row.size if tile is not None else math.inf
             if tile is not None and (best is None or cycles < best.cycles):
                 best = _Plan(None, None, row, vector, dimensions, tile, cycles)
         assert best is not None
-        form = _narrowed(form, best.tile.lanes)
+        if not form.is_matrix:
+            form = _narrowed(form, best.tile.lanes)
         return emit_product(convolution, lhs, rhs, best, form, bias)
+
+    @staticmethod
+    def tile(costs: Tiles, form: ProductForm, row: _Dimension, vector: _Dimension) -> _Tile | None:
+        """The tile that takes the least time; None if there are too few vectors for one."""
+        if not form.is_matrix:
+            return _choose_tile(costs, form, row, vector)
+        cost, tile = product_forms.choose_matrix_tile(form, row.size, vector.size)
+        return _Tile(tile.rows, tile.vectors, form.lanes, cost / 2)
 
 
 def _narrowed(form: ProductForm, lanes: int) -> ProductForm:

@@ -2,7 +2,7 @@
 
 The numbers are those of an Intel Xeon of 2023 (Sapphire Rapids class: AVX-512, no AMX) with all its instructions, and
 kept to those of x86-64-v3. What depends on instructions follows from the CPU's features (:func:`costs_of`), and a few
-numbers are those of a Zen 4 (an AMD EPYC of 2023). The numbers for AMX are not measured.
+numbers are those of a Zen 4 (an AMD EPYC of 2023). Those for AMX are a Xeon's of the Emerald Rapids class.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from ..costs import (
     Kernels,
     Library,
     Loops,
+    Matrices,
     Memory,
     Products,
     Threads,
@@ -63,6 +64,7 @@ _MEASURED: Final = MappingProxyType(
         "products": "python -m benchmarks.products",
         "products.few_rows": "python -m benchmarks.fused_products rows",
         "blocks": "python -m benchmarks.products",
+        "matrices": "python -m benchmarks.products",
         "blocks.long_rows": "python -m benchmarks.convolutions",
         "blocks.streamed_rows": "python -m benchmarks.fused_products rows",
         "blocks.streamed_columns": "python -m benchmarks.fused_products rows",
@@ -194,7 +196,6 @@ _HOST: Final = Costs(
         copied_complex=1 << 15,
         copied_complex_rows=24,
         library_types=frozenset(),
-        library_integers=80**3,
     ),
     blocks=Blocks(
         rows=128,
@@ -202,6 +203,12 @@ _HOST: Final = Costs(
         columns=256,
         streamed_rows=8,
         streamed_columns=1024,
+    ),
+    matrices=Matrices(
+        multiply_adds=20.0,
+        panel=1 << 16,
+        rows=512,
+        copied_rows=512,
     ),
     convolutions=Convolutions(
         few_outputs=4,
@@ -299,8 +306,6 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
     types = set()
     if "amx-bf16" in features:
         types.add("bf16")
-    if "amx-int8" in features:
-        types |= {"s8", "u8"}
     # vdpbf16ps, which oneDNN uses, is as fast as a multiply-add of f32 on Zen and half as fast on Intel's CPUs.
     if "avx512bf16" in features and cpu.startswith("znver"):
         types.add("bf16")

@@ -20,6 +20,9 @@ from tripont.core.compiler.targets.target import Target
 _LIBC = ctypes.CDLL(None)
 _LIBM = ctypes.CDLL("libm.so.6")
 
+# Functions of tests that code may call: name -> address.
+FUNCTIONS: dict[str, int] = {}
+
 
 class NativeImage:
     """A code image that can be called. Kernels take arrays of addresses, as an artifact's do."""
@@ -28,7 +31,9 @@ class NativeImage:
         code = bytearray(image.code)
         for name, offset in image.imports:
             library = _LIBM if name.startswith("fmod") else _LIBC
-            address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+            address = FUNCTIONS.get(name)
+            if address is None:
+                address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
             struct.pack_into("<Q", code, offset, address)
         protection = mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC
         self.memory = mmap.mmap(-1, len(code), prot=protection)

@@ -63,7 +63,7 @@ def test_costs_follow_the_instructions_of_the_cpu() -> None:
     assert for_cpu("x86-64-v4").costs.products.library_types == frozenset()
     assert for_cpu("znver4").costs.products.library_types == {"bf16"}
     with_tiles = costs_of("any", frozenset(("avx512f", "amx-bf16", "amx-int8")))
-    assert with_tiles.products.library_types == {"bf16", "s8", "u8"}
+    assert with_tiles.products.library_types == {"bf16"}
     assert not with_tiles.convolutions.generates_bf16
     assert with_tiles.convolutions.tiles_bf16
     assert not for_cpu("znver4").costs.convolutions.tiles_bf16

@@ -199,7 +199,7 @@ def test_quantised(cpu: str) -> None:
     value = op("convert", op("multiply", value, along_columns(scale, value)), dtype=F16)
     parameters = [*made.operands, scale]
     after = pipeline.run(module(parameters, value), for_cpu(cpu, False), Dump())
-    assert kinds(after) == ["pack", "packed-dot"]
+    assert [k for k in kinds(after) if k != "pack"] == ["packed-dot"]
     values = [random(p.dtype, p.dims, i) for i, p in enumerate(parameters)]
     values[2] = np.abs(values[2]) * np.float32(1e-3)
     (got,) = NativeSimulation(after, cpu).run(values)
@@ -229,7 +229,7 @@ def test_what_others_read_stays_outside() -> None:
     near(results[1], active, parameters, values, 83)
     wide = op("convert", active, dtype=F32)
     after = pipeline.run(module(parameters, wide), for_cpu("host", False), Dump())
-    assert kinds(after) == ["pack", "packed-dot", "loop"]
+    assert [k for k in kinds(after) if k != "pack"] == ["packed-dot", "loop"]
     (got,) = NativeSimulation(after).run(values)
     near(got.astype(BF16.numpy), active, parameters, values, 83)
     root = softmax(made, bias, residual)
@@ -252,7 +252,7 @@ def test_two_products_in_one_sum() -> None:
     parameters = [*first.operands, *others]
     root = op("add", op("negate", first), op("negate", second))
     after = pipeline.run(module(parameters, root), for_cpu("host", False), Dump())
-    assert sorted(kinds(after)) == ["pack", "pack", "packed-dot", "packed-dot"]
+    assert [k for k in kinds(after) if k != "pack"] == ["packed-dot", "packed-dot"]
     values = [random(p.dtype, p.dims, i) for i, p in enumerate(parameters)]
     (got,) = NativeSimulation(after).run(values)
     near(got, root, parameters, values, 2 * 83)

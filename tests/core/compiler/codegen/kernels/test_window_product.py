@@ -228,7 +228,7 @@ def test_results_do_not_depend_on_how_the_work_is_shared_out() -> None:
 def test_all_tiles_of_a_panel_share_its_copy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Large weights, few positions: a copy of a panel for each row of positions would cost a quarter of the time."""
     blocks = []
-    split = window_product._WindowProduct.split
+    split = window_product.WindowProduct.split
 
     def observed(self: Any) -> None:
         split(self)
@@ -236,7 +236,7 @@ def test_all_tiles_of_a_panel_share_its_copy(monkeypatch: pytest.MonkeyPatch) ->
         blocks.append((self.copies(self.sums, self.piece, read_by), read_by))
         assert read_by == self.tiles * math.prod(size for size, *_ in self.outer)
 
-    monkeypatch.setattr(window_product._WindowProduct, "split", observed)
+    monkeypatch.setattr(window_product.WindowProduct, "split", observed)
     compiled(convolution({"N": 8, "C": 512, "O": 512, "H": 7, "W": 7}, SAME))
     ((copied, read_by),) = blocks
     assert copied
