@@ -189,6 +189,8 @@ Status Buffer_ReadyEvent(PJRT_Buffer_ReadyEvent_Args& args) {
   } else if (buffer.IsReady()) {
     args.event = ToHandle(nullptr);
   } else {
+    // Whoever only starts programs hears of their ends by PJRT_LoadedExecutable_Execute's events.
+    buffer.definition_event()->NoteCallerWaits();
     args.event = ToHandle(Ref<Event>(buffer.definition_event()));
   }
   return OkStatus();

@@ -5,6 +5,7 @@
 
 #include "core/runtime/logging.h"
 #include "core/runtime/parallel.h"
+#include "core/runtime/profile.h"
 #include "core/runtime/spin.h"
 
 namespace tripont {
@@ -72,6 +73,12 @@ void Event::OnReady(Callback callback) {
     node->next = head;
   } while (!callbacks_.compare_exchange_weak(head, node, std::memory_order_acq_rel,
                                              std::memory_order_acquire));
+}
+
+void Event::NoteCallerWaits() {
+  if (IsReady() || caller_waits_since() != 0) return;
+  int64_t nobody = 0;
+  caller_waits_since_.compare_exchange_strong(nobody, ProfileClockNs(), std::memory_order_relaxed);
 }
 
 void Event::Decide(Status status) {

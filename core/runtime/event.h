@@ -39,6 +39,12 @@ class TRIPONT_EXPORT Event : public RefCounted<Event> {
   // added.
   void OnReady(Callback callback);
 
+  // A caller of the program that decides this event begins to wait for it: the first one's time, of
+  // ProfileClockNs, is kept while the event is pending.
+  void NoteCallerWaits();
+  // That time; 0: nobody waits.
+  int64_t caller_waits_since() const { return caller_waits_since_.load(std::memory_order_relaxed); }
+
   // Called, in the child of a fork, before an event is waited for that is still pending. Set once,
   // by the core.
   static void SetForkHook(void (*hook)());
@@ -63,6 +69,7 @@ class TRIPONT_EXPORT Event : public RefCounted<Event> {
   std::atomic<uint32_t> claimed_{0};       // 1 once somebody is deciding
   mutable std::atomic<uint32_t> waiters_{0};
   std::atomic<uint32_t> decided_{0};  // what Await sleeps on
+  std::atomic<int64_t> caller_waits_since_{0};
   Status status_;
 };
 

@@ -7,6 +7,7 @@
 
 #include "core/runtime/interrupt.h"
 #include "core/runtime/parallel.h"
+#include "core/runtime/profile.h"
 #include "core/runtime/thread.h"
 #include "core/runtime/thunk_sequence.h"
 
@@ -60,6 +61,7 @@ class Executable::Execution : public StreamTask {
   Participation participation;
   std::shared_ptr<const UserData> user_data;
   uint64_t caller = 0;
+  int64_t enqueued_ns = 0;
   Ref<Event> done;
 
   void Run() override {
@@ -104,8 +106,13 @@ class Executable::Execution : public StreamTask {
     if (!status.ok()) return status;
     SmallArray<void*> results(outputs.size());
     for (size_t i = 0; i < outputs.size(); ++i) results[i] = outputs[i].data();
-    return executable->RunProgram(device, parameter_data.data(), results.data(), &participation,
-                                  user_data.get(), caller);
+    const int64_t start_ns = ProfileClockNs();
+    status = executable->RunProgram(device, parameter_data.data(), results.data(), &participation,
+                                    user_data.get(), caller);
+    const int64_t waits_since = done->caller_waits_since();
+    executable->waits_.Enqueued(ProfileClockNs() - start_ns,
+                                waits_since == 0 ? -1 : waits_since - enqueued_ns);
+    return status;
   }
 };
 
@@ -197,9 +204,12 @@ class Executable::Call {
       // Callbacks belong to the call, as on XLA's CPU device: their output is there when it
       // returns, and it raises their errors. (Not so on several devices, which the caller serves in
       // turn.)
+      const bool is_alone = participation_ == nullptr || participation_->is_alone;
       runs_here_ = program.has_callbacks()
-                       ? participation_ == nullptr || participation_->is_alone
+                       ? is_alone
                        : program.cost_ns() < static_cast<double>(device_->inline_ns());
+      if (!runs_here_ && is_alone && device_->inline_ns() > 0)
+        runs_here_ = is_waited_for_ = executable_.waits_.TakeCallHere();
     }
     if (runs_here_ && !has_stack) {
       runs_here_ = false;
@@ -256,8 +266,10 @@ class Executable::Call {
                                         Ref<Event>* done) {
     begun_ = true;
     for (const Ref<Buffer>& buffer : overwritten_) buffer->WaitForHolds();
+    const int64_t start_ns = is_waited_for_ ? ProfileClockNs() : 0;
     Status status = executable_.RunProgram(device_, parameter_data_.data(), result_data_.data(),
                                            participation_, user_data, caller);
+    if (is_waited_for_) executable_.waits_.RanHere(ProfileClockNs() - start_ns);
     ReleaseHolds();
     EndLoans();
     if (done != nullptr) *done = nullptr;
@@ -301,6 +313,7 @@ class Executable::Call {
     execution->user_data = std::move(user_data);
     execution->caller = caller;
     execution->done = event_;
+    execution->enqueued_ns = ProfileClockNs();
     device_->stream().Enqueue(std::move(execution));
     ReleaseHolds();
     if (waits_) (void)event_->Await();  // an error is the results'
@@ -397,7 +410,8 @@ class Executable::Call {
   size_t handed_over_ = 0;
   bool ready_ = true;  // all arguments are computed
   bool runs_here_ = false;
-  bool waits_ = false;  // for the program, which reads what was lent in place or calls back
+  bool is_waited_for_ = false;  // the reason why it runs here: WaitHistory
+  bool waits_ = false;          // for the program, which reads what was lent in place or calls back
   bool begun_ = false;
   size_t lent_bytes_ = 0;  // of the arguments that the caller may write to after the call
   Ref<Event> event_;       // of the results; null: they are there when the call returns

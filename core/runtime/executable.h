@@ -17,6 +17,7 @@
 #include "core/runtime/library/registry.h"
 #include "core/runtime/ref_counted.h"
 #include "core/runtime/status.h"
+#include "core/runtime/wait_history.h"
 
 namespace tripont {
 
@@ -75,8 +76,9 @@ class TRIPONT_EXPORT Executable : public RefCounted<Executable> {
   // event of the end of the execution (null Ref: done already).
   //
   // A small program whose inputs are ready runs on this thread when the device's stream is idle,
-  // and is finished when this returns, as does one of any size that calls the user's Python on one
-  // device; else it is enqueued. Arguments that were borrowed for one call (Buffer::Borrow) are
+  // and is finished when this returns, as does a larger one whose callers wait for it at once
+  // (WaitHistory), and one of any size that calls the user's Python on one device; else it is
+  // enqueued. Arguments that were borrowed for one call (Buffer::Borrow) are
   // not read after it: what is enqueued reads copies of them, or this waits for it if there is no
   // room for copies (RESOURCE_EXHAUSTED where waiting could be for ever: a program that meets other
   // devices, and in a callback). Errors found before the program starts (and all errors of one that
@@ -127,6 +129,7 @@ class TRIPONT_EXPORT Executable : public RefCounted<Executable> {
   std::vector<ParameterPlan> parameters_;
   std::vector<ResultPlan> results_;
   std::unique_ptr<LoadedProgram> program_;  // null: a description
+  WaitHistory waits_;
 };
 
 }  // namespace tripont

@@ -105,8 +105,9 @@ constexpr Setting kSettings[] = {
      .number = &Options::allocator_cache,
      .smallest = -1},
     {.info = {"inline_ns", "TRIPONT_INLINE_NS",
-              "programs estimated to take fewer nanoseconds run on the caller's thread (default "
-              "50000)"},
+              "programs estimated to take fewer nanoseconds run on the caller's thread, and so do "
+              "those "
+              "of up to 1 ms whose callers are seen to wait at once; 0: none (default 50000)"},
      .number = &Options::inline_ns},
     {.info = {"collective_timeout", "TRIPONT_COLLECTIVE_TIMEOUT",
               "seconds a device waits in a collective for the other devices of its program; 0: for "

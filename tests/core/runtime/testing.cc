@@ -26,6 +26,7 @@
 #include "core/runtime/executable.h"
 #include "core/runtime/parallel.h"
 #include "core/runtime/stream.h"
+#include "core/runtime/wait_history.h"
 
 namespace tripont::python {
 namespace py = pybind11;
@@ -167,6 +168,27 @@ double NanosecondsPerExecution(Executable& executable, Device* device,
   return elapsed.count() / static_cast<double>(count);
 }
 
+// Which of `count` executions ran on this thread. Each is waited for before the next; `tells`: the
+// events hear that their caller waits, as soon as the call has returned.
+std::vector<bool> RunHere(Executable& executable, Device* device,
+                          const std::vector<Ref<Buffer>>& arguments, int64_t count, bool tells) {
+  const py::gil_scoped_release release;
+  std::vector<Buffer*> pointers;
+  pointers.reserve(arguments.size());
+  for (const Ref<Buffer>& argument : arguments) pointers.push_back(argument.get());
+  std::vector<Ref<Buffer>> results(executable.artifact().results.size());
+  std::vector<bool> here;
+  for (int64_t i = 0; i < count; ++i) {
+    Ref<Event> done;
+    Check(executable.Execute(device, pointers, {}, results, &done));
+    here.push_back(!done);
+    if (!done) continue;
+    if (tells) done->NoteCallerWaits();
+    Check(done->Await());
+  }
+  return here;
+}
+
 // What two devices are told if the work of their collective throws.
 std::vector<std::pair<std::string, std::string>> FailingMeeting() {
   const py::gil_scoped_release release;
@@ -303,6 +325,16 @@ void DefineTesting(py::module_& module) {
     return sha.FinishHex();
   });
   m.def("nanoseconds_per_execution", &NanosecondsPerExecution);
+  m.def("run_here", &RunHere);
+  py::class_<WaitHistory>(m, "WaitHistory")
+      .def(py::init<>())
+      .def("take_call_here", &WaitHistory::TakeCallHere)
+      .def("enqueued", &WaitHistory::Enqueued)
+      .def("ran_here", &WaitHistory::RanHere)
+      .def_readonly_static("soon", &WaitHistory::kSoon)
+      .def_readonly_static("longest", &WaitHistory::kLongest)
+      .def_readonly_static("seen", &WaitHistory::kSeen)
+      .def_readonly_static("calls_here", &WaitHistory::kCallsHere);
   m.def("in_forked_child", &InForkedChild);
 }
 
