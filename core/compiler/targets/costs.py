@@ -186,6 +186,11 @@ class Loops:
     repeated: Annotated[
         float, "times", "a cheap instruction: the dear ones that such a loop repeats at most"
     ]
+    slow_masks: Annotated[
+        bool,
+        "yes or no",
+        "whether comparing into a mask takes longer than into a vector: single numbers wait for it",
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

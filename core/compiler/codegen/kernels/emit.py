@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from ...ir import errors, hlo
 from ...ir.registry import FUSION_KINDS, OPS, kernel_of_kind
 from ..llvm_ir import Builder, Module, Value, i64
+from ..llvm_ir.choices import without_masks
 
 if TYPE_CHECKING:
     from ...targets.target import Target
@@ -120,6 +121,8 @@ class Frame:
         if self.generator.streamed:
             self.target.fence_streams(self.builder)
         self.builder.ret()
+        if self.target.costs.loops.slow_masks and units == 1:
+            without_masks(self.builder)
         self.builder.finish()
         return EmittedKernel(self.name, units, grain, cost_ns)
 

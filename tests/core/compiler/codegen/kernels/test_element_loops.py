@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from jax import lax
 from tripont.core.compiler.codegen.kernels import element_loops as kernels
+from tripont.core.compiler.codegen.kernels.emit import emit_kernel
 from tripont.core.compiler.fusion import element_loops
 from tripont.core.compiler.ir import hlo
 from tripont.core.compiler.reference.evaluate import evaluate_computation
@@ -518,3 +519,32 @@ def test_small_floats_of_one_system_are_rounded_in_each_step():
     x = np.ones(3, jnp.bfloat16)
     (result,) = Kernel(fusion_of(function, [x])).run([x])
     np.testing.assert_array_equal(result, x)
+
+
+def inventory(demand):
+    """Each step writes an element, and waits for the comparisons of the one before."""
+
+    def step(t, x):
+        stock = jnp.where(x[t] <= 0.25, 2.0, x[t])
+        return x.at[t + 1].set(jnp.maximum(stock - demand[t], 0.0))
+
+    n = len(demand)
+    return lax.fori_loop(0, n, step, jnp.full(n + 1, 0.75, demand.dtype))
+
+
+@pytest.mark.parametrize(("cpu", "masks"), [("znver4", False), ("sapphirerapids", True)])
+def test_where_masks_are_slow_one_system_does_without(cpu, masks):
+    module = for_cpu(cpu).module()
+    emit_kernel(module, for_cpu(cpu), fusion_of(inventory, [f32(50)]), "kernel")
+    assert ("llvm.x86.sse.cmp.ss" in str(module)) != masks
+    check(inventory, [f32(50)])
+
+
+def test_an_update_costs_what_it_writes():
+    """However long the array is, its loop of so many steps takes as long."""
+
+    def cost(n):
+        loop = loop_of(fusion_of(inventory, [f32(n)]))
+        return kernels.cost_of(for_cpu(), loop) / loop.attributes["trip_count"]
+
+    assert cost(50) == cost(50_000)
