@@ -35,6 +35,7 @@ from .passes.excess_precision import round_each_operation
 from .passes.extrema import order_extrema
 from .passes.fuse_loops import fuse_loops
 from .passes.inline import inline_calls, unshare_control_flow
+from .passes.late_outputs import compute_outputs_late
 from .passes.library import match_library
 from .passes.loop_places import settle_places
 from .passes.overlap_collectives import overlap_collectives
@@ -100,6 +101,7 @@ OPTIMISATION: Final[tuple[Pass, ...]] = (
     unshare_control_flow,
     annotate_trip_counts,
     settle_places,
+    compute_outputs_late,
     forget_overwritten,
     fuse_loops,
     split_components,
@@ -123,6 +125,7 @@ TARGET_PASSES: Final[frozenset[Pass]] = frozenset(
         split_scatters,
         split_reductions,
         gather_transposes,
+        compute_outputs_late,
         fuse_loops,
         split_components,
         turn_blocks,

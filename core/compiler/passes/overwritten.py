@@ -44,7 +44,7 @@ def _overwritten(loop: Instruction) -> list[int]:
     for n, p in enumerate(body.parameters):
         if loop.operands[n].opcode == "allocate-buffer" or read_outside[condition.parameters[n]]:
             continue
-        update = _written(p, body.results[n], users)
+        update = written_by(p, body.results[n], users)
         if update is None:
             continue
         steps = steps or Steps(loop, count)
@@ -53,7 +53,7 @@ def _overwritten(loop: Instruction) -> list[int]:
     return found
 
 
-def _written(
+def written_by(
     state: Instruction, following: Instruction, users: dict[Instruction, list[Instruction]]
 ) -> Instruction | None:
     """The dynamic-update-slice that makes ``following`` of ``state``, if nobody else reads either of them."""

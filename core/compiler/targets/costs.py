@@ -186,6 +186,20 @@ class Loops:
     repeated: Annotated[
         float, "times", "a cheap instruction: the dear ones that such a loop repeats at most"
     ]
+    late_gain: Annotated[
+        float, "times", "the time of vectors of steps: what steps take to compute outputs, at least"
+    ]
+    late_states: Annotated[
+        float, "times", "the bytes of an output: what may be kept of each step to compute it of"
+    ]
+    late_kept: Annotated[
+        float,
+        "nanoseconds",
+        "to keep a value of a step for the outputs that are computed behind the loop",
+    ]
+    late_saving: Annotated[
+        float, "nanoseconds", "of all steps, that are worth computing outputs behind the loop"
+    ]
     slow_masks: Annotated[
         bool,
         "yes or no",

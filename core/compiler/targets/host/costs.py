@@ -169,6 +169,10 @@ _HOST: Final = Costs(
         strip=8,
         numbers=6.0,
         repeated=64.0,
+        late_gain=4.0,
+        late_states=2.0,
+        late_kept=1.0,
+        late_saving=1000.0,
         slow_masks=False,
     ),
     products=Products(
