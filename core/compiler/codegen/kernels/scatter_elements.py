@@ -6,7 +6,9 @@ order of the updates. Blocks without a place outside do so without testing each 
 
 An update of an element that one of the last updates met waits for its store. Therefore a unit of work takes updates of
 up to :data:`_CHAINS` entries of a batching dimension in turns, if a near cache holds their tables: the pass
-``split_scatters`` gives scatters into few elements such a dimension, with a table of its own for each entry.
+``split_scatters`` gives scatters into few elements such a dimension, with a table of its own for each entry. Where
+tables are too large for that, blocks whose places repeat (the rows of a sparse matrix in order, sorted segments) carry
+the element in a register while the place stays the same.
 
 The result holds the input when the kernel starts, as for every scatter (:mod:`.scatter`).
 """
@@ -23,7 +25,7 @@ from ..elements import conversion, memory
 from ..elements.elemental import element, inline
 from ..generator import ZERO, Array, Coordinate, Generator, Index, fixed
 from ..llvm_ir import Value, i64
-from ..representation import Complex, Element, lanes
+from ..representation import Complex, Element, lanes, register_type
 from . import loops
 from .emit import EmittedKernel, Frame
 
@@ -31,6 +33,13 @@ from .emit import EmittedKernel, Frame
 _CHAINS: Final = 4
 # Updates of all tables before the next test of the loop's end.
 _UNROLLED: Final = 4
+
+# Blocks of so many vectors are looked at for places that repeat: of the first vector's, half are to be as the next one.
+_LOOKED_AT: Final = 4
+# Types that registers hold as memory does: what is carried is what would be read again.
+_CARRIED: Final = frozenset(
+    (dtypes.F32, dtypes.F64, dtypes.S32, dtypes.U32, dtypes.S64, dtypes.U64)
+)
 
 # Bytes of the shortest vector that is written to the stack. LLVM 22 keeps a shorter one, of which an element is read
 # back, in a register for x86-64, and then takes 64 bits of it for the element's 32: a place far outside of the result.
@@ -168,10 +177,22 @@ class ScatterElements:
             found = self.compute(n, at, start, count)
             outside = found if outside is None else b.binary("or", outside, found)
         assert outside is not None
+
+        def inside() -> None:
+            if not self.may_carry(count):
+                self.combine_all(chains, start, count)
+                return
+            g.either(
+                self.repeats(),
+                lambda: self.combine_runs(chains[0], start, count),
+                lambda: self.combine_all(chains, start, count),
+                ("runs", "mixed", "joined"),
+            )
+
         g.either(
             outside,
             lambda: self.combine_tested(chains, start, count),
-            lambda: self.combine_all(chains, start, count),
+            inside,
             ("some", "all", "done"),
         )
 
@@ -277,6 +298,60 @@ class ScatterElements:
                 some(i, steps)
         some(i64(main), count - main)
 
+    def may_carry(self, count: int) -> bool:
+        """Whether blocks of ``count`` updates may have a loop for places that repeat."""
+        combines = self.body.root is not self.body.parameters[1]
+        return (
+            combines
+            and self.chains == 1
+            and self.result.shape.dtype in _CARRIED
+            and self.lanes in (8, 16)
+            and count >= _LOOKED_AT * self.lanes
+        )
+
+    def repeats(self) -> Value:
+        """Whether half of the first places are the same as the next one."""
+        b, lanes = self.g.builder, self.lanes
+        type_ = llvm_ir.vector(f"i{self.place.bits}", lanes)
+        size = self.place.size
+        first = b.load(type_, self.places.pointer, size)
+        following = b.load(type_, b.gep("i8", self.places.pointer, i64(size)), size)
+        same = b.cast("bitcast", b.icmp("eq", first, following), f"i{lanes}")
+        found = b.intrinsic("ctpop", [same])
+        return b.icmp("uge", found, llvm_ir.integer(found.type, lanes // 2))
+
+    def combine_runs(self, at: At, start: Value, count: int) -> None:
+        """The updates of a block without a place outside, whose places repeat. While the place stays the same, nobody
+        waits for a store: what is read then is another element, which nobody writes.
+        """
+        g, b = self.g, self.g.builder
+        dtype = self.result.shape.dtype
+        spare = Array(b.alloca("i8", _SHORTEST), hlo.Shape(dtype, (1,)))
+        nothing = llvm_ir.zero(register_type(dtype))
+        g.store(spare, (ZERO,), nothing)
+        unit, _ = memory.unit(dtype)
+
+        def one(slot: Value, before: Value, carried: Value) -> tuple[Value, Value]:
+            place = self.place_of(0, slot)
+            same = b.icmp("eq", place, before)
+            pointer = b.select(same, spare.pointer, b.gep(unit, self.table.pointer, place))
+            read = b.load(unit, pointer, dtype.size)
+            so_far = b.select(same, carried, read)
+            after = self.combined(0, at, start, slot, so_far)
+            assert not isinstance(after, Complex)
+            g.store(self.table, (Coordinate(place, high=math.prod(self.dims) - 1),), after)
+            return place, after
+
+        main = count // _UNROLLED * _UNROLLED
+        with g.loop(i64(0), i64(main), _UNROLLED, [i64(-1), nothing]) as (i, state, results):
+            place, value = state
+            for n in range(_UNROLLED):
+                place, value = one(g.add(i, i64(n)), place, value)
+            state[:] = place, value
+        place, value = results
+        for n in range(main, count):
+            place, value = one(i64(n), place, value)
+
     def combine_tested(self, chains: list[At], start: Value, count: int) -> None:
         """The updates of a block, but for those outside."""
         g, b = self.g, self.g.builder
@@ -300,6 +375,12 @@ class ScatterElements:
             distance = chain * self.strides[self.batch[self.shared[-1]]]
             place = g.add(place, i64(distance))
         where = (Coordinate(place, high=math.prod(self.dims) - 1),)
+        before = memory.reload(g, self.table, where)
+        g.store(self.table, where, self.combined(chain, at, start, slot, before))
+
+    def combined(self, chain: int, at: At, start: Value, slot: Value, before: Element) -> Element:
+        """What an element becomes by the update of a slot."""
+        g = self.g
         if self.uniform is not None:
             update = self.uniform
         elif self.ahead is not None:
@@ -309,6 +390,5 @@ class ScatterElements:
             c = Coordinate(g.add(start, slot), high=self.update_dims[self.minor] - 1)
             index = {**at, self.minor: c}
             update = element(g, self.updates, tuple(index[d] for d in range(len(index))))
-        before = memory.reload(g, self.table, where)
         (after,) = inline(g, self.body, [before, update])
-        g.store(self.table, where, after)
+        return after

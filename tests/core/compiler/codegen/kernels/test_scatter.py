@@ -374,6 +374,60 @@ def test_places_and_updates_are_computed_on_the_way(name: str, cpu: str) -> None
         np.testing.assert_array_equal(result, expected)
 
 
+def repeated(count: int, run: int) -> Array:
+    """Places in order, each some ``run`` times, and at the end places in no order, of which some repeat."""
+    generator = np.random.default_rng(count + run)
+    places = np.sort(generator.integers(0, max(2, count // run), count))
+    last = count // 4
+    places[count - last :] = generator.integers(0, 3, last)
+    return places
+
+
+@pytest.mark.parametrize("cpu", ["host", "x86-64-v3", "x86-64-v2"])
+@pytest.mark.parametrize(
+    ("function", "dtype"),
+    [
+        ("add", dtypes.F32), ("add", dtypes.F64), ("multiply", dtypes.S32), ("maximum", dtypes.S64),
+        ("add", dtypes.BF16), ("add", dtypes.C64), ("set", dtypes.F32),
+    ],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("count", [60, 64, 1027, 5003])
+def test_places_that_repeat(count: int, function: str, dtype: DType, cpu: str) -> None:
+    """Sums in the order of the updates, of numbers that round: as exactly the same as one after the other."""
+    i = scatter((count,), (count, 1), (count,), Numbers((), (0,), (0,), 1), function, dtype)
+    kernel = Kernel(with_producers(i), for_cpu(cpu))
+    generator = np.random.default_rng(2)
+    for run in (1, 7, 60):
+        indices = repeated(count, run)[:, None]
+        floats = dtype.is_float and function == "add" and dtype is not dtypes.BF16
+        updates = generator.normal(size=count) if floats else generator.integers(-3, 4, count)
+        operand = generator.integers(-3, 4, count).astype(dtype.numpy)
+        updates = updates.astype(dtype.numpy)
+        arrays = []
+        for data in (operand, (indices + 1).astype(np.int32), updates):
+            arrays.append(aligned(data.shape, data.dtype))
+            arrays[-1][...] = data
+        expected = reference(i, operand, indices, updates * dtype.numpy.type(3), function)
+        result = aligned(i.dims, i.dtype.numpy)
+        result[...] = operand
+        kernel.call([*arrays, result], [])
+        np.testing.assert_array_equal(result, expected)
+
+
+def test_what_repeats_is_carried() -> None:
+    """Not where a register holds more than memory does, nor where nothing is combined."""
+    numbers = Numbers((), (0,), (0,), 1)
+
+    def carries(function: str, dtype: DType) -> bool:
+        i = scatter((5000,), (5000, 1), (5000,), numbers, function, dtype)
+        return "ctpop" in Kernel(with_producers(i), for_cpu("x86-64-v3")).ir
+
+    assert carries("add", dtypes.F32)
+    assert not carries("add", dtypes.BF16)
+    assert not carries("set", dtypes.F32)
+
+
 @pytest.mark.parametrize(
     "dtype", [dtypes.BF16, dtypes.F64, dtypes.C64, dtypes.U8, dtypes.S64], ids=str
 )
