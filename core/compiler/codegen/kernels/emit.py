@@ -121,7 +121,7 @@ class Frame:
         if self.generator.streamed:
             self.target.fence_streams(self.builder)
         self.builder.ret()
-        if self.target.costs.loops.slow_masks and units == 1:
+        if self.target.is_x86 and self.target.costs.loops.slow_masks and units == 1:
             without_masks(self.builder)
         self.builder.finish()
         return EmittedKernel(self.name, units, grain, cost_ns)

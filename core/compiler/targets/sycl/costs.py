@@ -17,6 +17,7 @@ def costs_of(kind: str, host: Costs) -> Costs:
     convolutions = replace(host.convolutions, generates_bf16=False, generates_gradients=True)
     # A work item finds the place of its element in a transpose, too.
     transposes = replace(host.transposes, least=1 << 62)
+    loops = replace(host.loops, slow_masks=False)  # the way around them is in instructions of x86
     memory = replace(host.memory, places=0)  # work items of a GPU have no stack to speak of
     measured = dict.fromkeys((name.partition(".")[0] for name in host.measured), JUDGEMENT)
     return replace(
@@ -25,6 +26,7 @@ def costs_of(kind: str, host: Costs) -> Costs:
         fusion=fusion,
         products=products,
         convolutions=convolutions,
+        loops=loops,
         memory=memory,
         transposes=transposes,
         measured=measured,
