@@ -9,6 +9,7 @@ written must stay in the arena, and what was alive before it can go.
 from __future__ import annotations
 
 import bisect
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -38,13 +39,11 @@ class Loan:
 @dataclass(slots=True)
 class _Lender:
     group: Group
+    start: int
     taken: list[Loan] = field(default_factory=list)
 
-    def lend(self, group: Group) -> Loan | None:
-        """The first gap that is free as long as ``group`` is alive."""
-        start, end = group.start, group.end
-        if end >= self.group.start:
-            return None
+    def lend(self, group: Group, start: int, end: int) -> Loan | None:
+        """The first gap that is free as long as ``group`` is alive, from ``start`` to ``end``, before the result is."""
         offset = 0
         for loan in self.taken:  # in the order of their offsets
             if loan.end < start or end < loan.start:
@@ -62,9 +61,12 @@ class _Lender:
 def lend(groups: Sequence[Group], lenders: Sequence[Group]) -> list[Loan]:
     """Which of the ``groups`` of temporaries may lie in which result's memory. Nothing is moved yet."""
     # Smaller ones first: a temporary takes the least that has room for it.
-    places = [_Lender(g) for g in sorted(lenders, key=lambda g: g.size) if g.size >= ALIGNMENT]
+    places = [
+        _Lender(g, g.start) for g in sorted(lenders, key=lambda g: g.size) if g.size >= ALIGNMENT
+    ]
     if not places:
         return []
+    rooms = [p.group.size for p in places]
     sizes = np.array([rounded(g.size) for g in groups], np.int64)
     starts = np.array([g.start for g in groups], np.int64)
     last = int(starts.max(initial=0))  # after this only less is alive
@@ -73,7 +75,7 @@ def lend(groups: Sequence[Group], lenders: Sequence[Group]) -> list[Loan]:
     np.add.at(changes, starts, sizes)
     np.subtract.at(changes, ends + 1, sizes)
     alive = np.cumsum(changes)
-    possible = ends < max(p.group.start for p in places)
+    possible = ends < max(p.start for p in places)
     loans: list[Loan] = []
     while len(loans) < MOST_LOANS:
         fullest = last + 1 - int(alive[::-1].argmax())
@@ -81,8 +83,7 @@ def lend(groups: Sequence[Group], lenders: Sequence[Group]) -> list[Loan]:
         (now,) = np.nonzero(possible & large & (starts <= fullest) & (ends >= fullest))
         for number in now[np.argsort(-sizes[now], kind="stable")]:
             possible[number] = False
-            found = (place.lend(groups[number]) for place in places)
-            loan = next((loan for loan in found if loan is not None), None)
+            loan = _first_loan(groups[number], places, rooms)
             if loan is not None:
                 loans.append(loan)
                 alive[starts[number] : ends[number] + 1] -= sizes[number]
@@ -90,3 +91,14 @@ def lend(groups: Sequence[Group], lenders: Sequence[Group]) -> list[Loan]:
         else:
             break
     return loans
+
+
+def _first_loan(group: Group, places: Sequence[_Lender], rooms: Sequence[int]) -> Loan | None:
+    """Of the first place that has room for ``group``. ``rooms``: the sizes of the places, which are sorted by them."""
+    start, end = group.start, group.end
+    for place in itertools.islice(places, bisect.bisect_left(rooms, group.size), None):
+        if end < place.start:
+            loan = place.lend(group, start, end)
+            if loan is not None:
+                return loan
+    return None

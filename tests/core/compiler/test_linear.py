@@ -55,6 +55,20 @@ def products(count: int) -> str:
     return "\n".join([*lines, f"return {value} : {kind} }}"])
 
 
+def residuals(count: int) -> str:
+    """Products of a sum that grows from one to the next."""
+    kind = "tensor<128x128xf32>"
+    lines, value = [f"func.func public @main(%x: {kind}) -> {kind} {{"], "%x"
+    for n in range(count // 3):
+        lines.append(
+            f"%d{n} = stablehlo.dot_general {value}, {value}, contracting_dims = [1] x [1] : ({kind}, {kind}) -> {kind}"
+        )
+        lines.append(f"%t{n} = stablehlo.tanh %d{n} : {kind}")
+        lines.append(f"%v{n} = stablehlo.add {value}, %t{n} : {kind}")
+        value = f"%v{n}"
+    return "\n".join([*lines, f"return {value} : {kind} }}"])
+
+
 def calls(count: int) -> str:
     """A function that calls the next, and so on."""
     kind, functions = "tensor<100xf32>", count // 8
@@ -106,7 +120,7 @@ def work(text: str) -> int:
     return count_calls(lambda: pipeline.run_stages(program, context, before_code))
 
 
-@pytest.mark.parametrize("make", [chain, kernels, products, calls, wide])
+@pytest.mark.parametrize("make", [chain, kernels, products, residuals, calls, wide])
 def test_four_times_the_program_is_four_times_the_work(make, monkeypatch):
     monkeypatch.setattr(pipeline.verifier, "enabled", lambda: False)  # as users have it
     work(make(8))  # imports

@@ -236,9 +236,8 @@ def _is_dequantised(dot: Instruction, target: Target) -> bool:
     right = dot.operands[1]
     while right.opcode in ("reshape", "transpose"):
         right = right.operands[0]
-    weights = Weights(right.dims, target.costs)
-    weights.value(right, right.dims)
-    return weights.is_worthwhile() and 2 * weights.bytes_read <= right.elements * right.dtype.size
+    half = right.elements * right.dtype.size / 2
+    return Weights(right.dims, target.costs, most_bytes=half).matrix(right) is not None
 
 
 def _packed_form(dot: Instruction, target: Target) -> ProductForm | None:

@@ -174,10 +174,10 @@ def _made(
     if not turns and strides != (n, 1):
         return None
     weights = Weights(dims, target.costs)
-    matrix = weights.value(right, dims)
+    matrix = weights.matrix(right)
     wide = dtypes.F32 if form.rhs is dtypes.BF16 else form.rhs
-    computed = weights.is_worthwhile() and matrix.dtype in (form.rhs, wide)
-    if not computed:
+    computed = matrix is not None and matrix.dtype in (form.rhs, wide)
+    if matrix is None or not computed:
         if not turns or right.elements != n * k or (form.is_matrix and right.dtype is not form.rhs):
             return None
         matrix = reshape(right, dims)

@@ -32,11 +32,11 @@ def match_streamed(dot: Instruction, context: Context) -> Instruction | None:
     contracting = (numbers.lhs_contracting, numbers.rhs_contracting)
     few, many, k = dot.elements // dims[1 - contracted], dims[1 - contracted], dims[contracted]
     weights = Weights(dims, context.target.costs, read_once=True)
-    right = weights.value(array, dims)
+    right = weights.matrix(array)
     accumulator = dtypes.F32 if dot.dtype.size < 4 else dot.dtype
     left = _contracted_last(dot.operands[rows], contracting[rows])
-    is_made = weights.is_worthwhile()
-    if not is_made:
+    is_made = right is not None
+    if right is None:
         if left is dot.operands[rows] and left.dtype is accumulator:
             return None  # as it is
         right = reshape(array, dims)
@@ -73,9 +73,7 @@ def is_made_inside(dot: Instruction, operand: Instruction, target: Target) -> bo
     if found is None or dot.operands[found[0][1]] is not operand:
         return False
     _, array, dims, _ = found
-    weights = Weights(dims, target.costs, read_once=True)
-    weights.value(array, dims)
-    return weights.is_worthwhile()
+    return Weights(dims, target.costs, read_once=True).matrix(array) is not None
 
 
 def _matrix(

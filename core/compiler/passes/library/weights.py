@@ -35,6 +35,10 @@ _SMALL_FLOATS: Final = frozenset((dtypes.BF16, dtypes.F16))
 _ROUNDING: Final = frozenset(("add", "subtract", "multiply", "divide", "negate"))
 
 
+class _NotWorthwhileError(Exception):
+    """No further instruction can make it worthwhile to compute the matrix inside of the product."""
+
+
 class Same(dict[Instruction, Instruction]):
     """The operands of a fusion are the instructions that they are."""
 
@@ -47,15 +51,26 @@ class Weights:
 
     Reshapes go to the arrays that are read, where they cost nothing, and floats of 16 bits are computed in f32, as all
     kernels do in registers. ``members`` are the instructions of the fusion. ``read_once``: the product reads no element
-    twice, so that arrays for groups are not converted before.
+    twice, so that arrays for groups are not converted before. ``most_bytes``: of the arrays that it is made of.
     """
 
-    def __init__(self, dims: tuple[int, ...], costs: Costs, *, read_once: bool = False) -> None:
+    def __init__(
+        self,
+        dims: tuple[int, ...],
+        costs: Costs,
+        *,
+        read_once: bool = False,
+        most_bytes: float = math.inf,
+    ) -> None:
         self.costs = costs
         self.read_once = read_once
+        self.dims = dims
         self.elements = math.prod(dims)
         self.members: set[Instruction] = set()
-        self.read: dict[Instruction, None] = {}
+        self.awaited = 0  # members whose operands are being made
+        self.read: set[Instruction] = set()
+        self.bytes_read = 0  # of those arrays
+        self.most_bytes = min(most_bytes, costs.fusion.weights_read * 4 * self.elements)
         self.computes = False  # whether the matrix is more than an array
         self.cost = 0.0
         self.in_word = 1  # neighbours along the last dimension that are taken out of one word
@@ -63,19 +78,25 @@ class Weights:
         self.shared: dict[Instruction, int] = {}
         self.done: dict[tuple[Instruction, tuple[int, ...]], Instruction] = {}
 
-    def is_worthwhile(self) -> bool:
-        """Whether there is something to compute, and it takes less time inside of the product than outside."""
-        return (
-            self.computes
-            and self.cost <= self.costs.fusion.weights
-            and len(self.members) <= _MOST_MEMBERS
-            and self.bytes_read <= self.costs.fusion.weights_read * 4 * self.elements
-        )
+    def matrix(self, i: Instruction) -> Instruction | None:
+        """``i`` as an array of ``dims``, in f32 for floats of 16 bits; None if there is nothing to compute, or it
+        takes more time inside of the product than outside.
+        """
+        try:
+            made = self.value(i, self.dims)
+            self.check()
+        except _NotWorthwhileError:
+            return None
+        return made if self.computes else None
 
-    @property
-    def bytes_read(self) -> int:
-        """The bytes of the arrays that the matrix is made of."""
-        return sum(i.elements * i.dtype.size for i in self.read)
+    def check(self) -> None:
+        """Give up as soon as it is not worthwhile: what is looked at makes it no better."""
+        if (
+            self.cost > self.costs.fusion.weights
+            or len(self.members) + self.awaited > _MOST_MEMBERS
+            or self.bytes_read > self.most_bytes
+        ):
+            raise _NotWorthwhileError
 
     def fusion(
         self,
@@ -89,7 +110,7 @@ class Weights:
         return make_fusion([*inside, last], [last], kind, Same(), fusions)
 
     def value(self, i: Instruction, dims: tuple[int, ...]) -> Instruction:
-        """``i`` as an array of ``dims``, and in f32 if it is of floats of 16 bits."""
+        """An instruction that the matrix is made of as an array of ``dims``."""
         key = (i, dims)
         if key not in self.done:
             self.done[key] = self._made(i, dims)
@@ -98,8 +119,7 @@ class Weights:
     def _made(self, i: Instruction, dims: tuple[int, ...]) -> Instruction:
         if i.opcode in ("reshape", "bitcast"):
             return self.value(i.operands[0], dims)
-        if len(self.members) > _MOST_MEMBERS or self.cost > self.costs.fusion.weights:
-            return self.array(i, dims)  # it is not worthwhile any more: no need to look further
+        self.check()
         if i.opcode == "broadcast":
             return self.broadcast(i, dims)
         if not OPS[i.opcode].is_indexable or not i.is_elementwise or i.elements != self.elements:
@@ -120,7 +140,13 @@ class Weights:
             o.elements != self.elements for o in i.operands
         ):  # the scalar of a select or a clamp
             return self.array(i, dims)
-        operands = [self.value(o, dims) for o in i.operands]
+        if i.opcode in _ROUNDING or _SMALL_FLOATS.isdisjoint(o.dtype for o in i.operands):
+            self.awaited += 1
+            self.check()
+            operands = [self.value(o, dims) for o in i.operands]
+            self.awaited -= 1
+        else:
+            operands = [self.value(o, dims) for o in i.operands]
         if any(a.dtype is not b.dtype for a, b in zip(operands, i.operands, strict=True)) and (
             i.opcode not in _ROUNDING
         ):
@@ -171,7 +197,9 @@ class Weights:
         """An array in memory that the product reads."""
         if i.elements * (_TINY if self.read_once else _SMALL) <= self.elements:
             i = convert(i, self.wide(i.dtype))
-        self.read[i] = None
+        if i not in self.read:
+            self.read.add(i)
+            self.bytes_read += i.elements * i.dtype.size
         cost = self.cost
         value = self.converted(reshape(i, dims), self.wide(i.dtype), i)
         if i.elements * _SMALL <= self.elements:

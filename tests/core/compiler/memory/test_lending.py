@@ -9,6 +9,8 @@ from tripont.core.compiler.ir.hlo import Shape
 from tripont.core.compiler.memory.lending import lend
 from tripont.core.compiler.memory.liveness import FOREVER, Group, Value
 
+from tests.core.compiler.counting import count_calls
+
 X = hlo.parameter(0, Shape(dtypes.U8, (1,)))
 
 
@@ -63,3 +65,17 @@ def test_nothing_overlaps(seed: int) -> None:
                 below = loan.offset + loan.group.size <= other.offset
                 above = other.offset + other.group.size <= loan.offset
                 assert apart or below or above
+
+
+def test_results_that_cannot_lend_take_no_time() -> None:
+    """As gradients of a large program: many small ones, and many that are written early."""
+    groups = [group(4096, time, time + 200) for time in range(300, 500)]
+    small = [group(2048, 1000, FOREVER) for _ in range(200)]
+    early = [group(8192, time, FOREVER) for time in range(200)]
+    late = group(4096, 1000, FOREVER)
+
+    def calls(lenders: list[Group]) -> int:
+        return count_calls(lambda: lend(groups, lenders))
+
+    assert len(lend(groups, [*small, *early, late])) == 1
+    assert calls([*small, *early, late]) < 2 * calls([late])
