@@ -34,7 +34,7 @@ from ..ir.hlo import (
     WindowDimension,
 )
 from ..ir.registry import OPS, Absent
-from .wire_format import integer, integers, message, record, text, varint
+from .wire_format import VARINT, integer, integers, message, record, text, varint
 
 # Literals of more bytes are elided.
 MAX_LITERAL_BYTES: Final = 1024
@@ -95,6 +95,7 @@ class Field:
     LARGEST = 85
 
 
+_ID: Final = varint(Field.ID << 3 | VARINT)
 _TUPLE_TYPE: Final = 13
 _TOKEN_TYPE: Final = 17
 
@@ -113,10 +114,11 @@ class _ModuleWriter:
     def __init__(self, module: Module) -> None:
         self.module = module
         self._shapes: dict[AnyShape, bytes] = {}
+        self._shape_fields: dict[AnyShape, bytes] = {}
         self._opcodes: dict[str, bytes] = {}
         self._metadata: dict[Metadata, bytes] = {}
         self._names: dict[str, int] = {}
-        self._next_id = 0
+        self.ids = [varint(0)]  # the encoding of every id so far; none is 0
         # A computation is written once for each way it is called: (computation, takes a tuple, returns a tuple).
         self.computation_ids: dict[tuple[Computation, bool, bool], int] = {}
 
@@ -175,8 +177,9 @@ class _ModuleWriter:
         return b"".join(entries)
 
     def new_id(self) -> int:
-        self._next_id += 1
-        return self._next_id
+        number = len(self.ids)
+        self.ids.append(varint(number))
+        return number
 
     def unique_name(self, base: str) -> str:
         """A name that no computation or instruction of the module has."""
@@ -198,6 +201,13 @@ class _ModuleWriter:
         found = self._shapes.get(shape)
         if found is None:
             found = self._shapes[shape] = self._encode_shape(shape)
+        return found
+
+    def shape_field(self, shape: AnyShape) -> bytes:
+        """The field of an instruction's shape."""
+        found = self._shape_fields.get(shape)
+        if found is None:
+            found = self._shape_fields[shape] = message(Field.SHAPE, self.shape(shape))
         return found
 
     def _encode_shape(self, shape: AnyShape) -> bytes:
@@ -370,15 +380,20 @@ class _ComputationWriter:
         """Append an instruction, whose shape may be encoded already; returns its id."""
         module = self.module
         number = module.new_id()
+        ids = module.ids
+        operand_ids = b"".join([ids[o] for o in operands])
         body = b"".join(
             (
                 text(Field.NAME, module.unique_name(name or opcode)),
                 module.opcode(opcode),
-                message(Field.SHAPE, shape if isinstance(shape, bytes) else module.shape(shape)),
+                message(Field.SHAPE, shape)
+                if isinstance(shape, bytes)
+                else module.shape_field(shape),
                 metadata,
                 fields,
-                integer(Field.ID, number),
-                integers(Field.OPERAND_IDS, operands),
+                _ID,
+                ids[number],
+                message(Field.OPERAND_IDS, operand_ids) if operand_ids else b"",
             )
         )
         self.parts.append(message(2, body))

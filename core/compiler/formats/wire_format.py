@@ -22,6 +22,8 @@ def varint(value: int) -> bytes:
     """An integer in base 128; negative ones as 64-bit two's complement."""
     if 0 <= value < 128:
         return _SMALL[value]
+    if 0 <= value < 1 << 14:
+        return bytes((value & 127 | 128, value >> 7))
     if value < 0:
         value += 1 << 64
     out = bytearray()

@@ -24,24 +24,15 @@ def make_fusion(
     (in ``made``) is reused, so that equal fusions are recognised by the identity of their
     computation.
     """
-    inner: dict[Instruction, Instruction] = {}
-    operands: list[Instruction] = []
-    parameters: list[Instruction] = []
-    instructions: list[Instruction] = []
     numbers: dict[Instruction, int] = {}
+    read: list[Instruction] = []  # what is computed outside
     key: list[Hashable] = [kind]
     for member in members:
         for operand in member.operands:
-            if operand not in inner:
-                p = parameter(len(parameters), operand.shape)
-                inner[operand] = p
+            if operand not in numbers:
                 numbers[operand] = len(numbers)
-                parameters.append(p)
-                operands.append(mapped[operand])
+                read.append(operand)
                 key.append(operand.shape)
-        new = member.replace(operands=[inner[o] for o in member.operands])
-        inner[member] = new
-        instructions.append(new)
         numbers[member] = len(numbers)
         key.append(
             (
@@ -53,22 +44,37 @@ def make_fusion(
         )
     key.append(tuple(numbers[r] for r in roots))
     name = fusion_name(members, roots)
-    if len(roots) == 1:
-        root = inner[roots[0]]
-        shape = root.shape
-    else:
-        shape = TupleShape(tuple(r.shape for r in roots))  # type: ignore[misc]
-        root = Instruction("tuple", shape, [inner[r] for r in roots])
-        instructions.append(root)
     frozen = tuple(key)
     computation = made.get(frozen)
     if computation is None:
-        computation = Computation(f"fused_{name}", parameters, [*parameters, *instructions], root)
-        made[frozen] = computation
+        computation = made[frozen] = _computation(f"fused_{name}", read, members, roots)
     metadata = next((r.metadata for r in reversed(roots) if r.metadata), None)
     return Instruction(
-        "fusion", shape, operands, {"kind": kind}, [computation], f"{name}_fusion", metadata
+        "fusion",
+        computation.root.shape,
+        [mapped[o] for o in read],
+        {"kind": kind},
+        [computation],
+        f"{name}_fusion",
+        metadata,
     )
+
+
+def _computation(
+    name: str, read: list[Instruction], members: list[Instruction], roots: list[Instruction]
+) -> Computation:
+    """The computation of ``members`` with parameters in the places of ``read``."""
+    inner = {o: parameter(n, o.shape) for n, o in enumerate(read)}
+    parameters = list(inner.values())
+    for member in members:
+        inner[member] = member.replace(operands=[inner[o] for o in member.operands])
+    instructions = list(inner.values())
+    root = inner[roots[0]]
+    if len(roots) > 1:
+        shape = TupleShape(tuple(r.shape for r in roots))  # type: ignore[misc]
+        root = Instruction("tuple", shape, [inner[r] for r in roots])
+        instructions.append(root)
+    return Computation(name, parameters, instructions, root)
 
 
 def fusion_name(members: list[Instruction], roots: list[Instruction]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Final
 
 from ..formats.hlo_proto import Field, json_text
@@ -15,7 +16,11 @@ _FUSION_KINDS: Final = {"loop": "kLoop", "reduce": "kInput", "row": "kInput", "t
 
 
 def _fusion_fields(i: Instruction) -> bytes:
-    kind = str(i.attributes["kind"])
+    return _kind_fields(str(i.attributes["kind"]))
+
+
+@functools.cache
+def _kind_fields(kind: str) -> bytes:
     return text(Field.FUSION_KIND, _FUSION_KINDS.get(kind, "kLoop")) + message(
         Field.BACKEND_CONFIG, json_text({"kind": kind})
     )

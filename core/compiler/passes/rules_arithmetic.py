@@ -289,6 +289,17 @@ def clamp_trivial(i: Instruction) -> Instruction | None:
     return x if low is x and high is x else None
 
 
+def on_moved(i: Instruction) -> Instruction | None:
+    """What moves or repeats elements of all operands goes behind the operation."""
+    for operand in i.operands:  # most have another one
+        if operand.opcode not in _MOVES and operand.dims:
+            return None
+    return on_splats(i) or on_broadcasts(i) or on_reshapes(i)
+
+
+_MOVES: Final = ("broadcast", "reshape")
+
+
 def on_splats(i: Instruction) -> Instruction | None:
     """f(splat a, splat b) = splat f(a, b): computed once, and perhaps when compiling."""
     if not i.dims:
@@ -395,7 +406,7 @@ def dot_without_sum(i: Instruction) -> Instruction | None:
     return i.derive("multiply", (lhs, rhs))
 
 
-ELEMENTWISE_RULES: Final[tuple[Rule, ...]] = (on_splats, on_broadcasts, on_reshapes)
+ELEMENTWISE_RULES: Final[tuple[Rule, ...]] = (on_moved,)
 
 RULES: Final[dict[str, tuple[Rule, ...]]] = {
     "add": (add_zero,),
