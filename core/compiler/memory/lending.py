@@ -94,7 +94,7 @@ def lend(groups: Sequence[Group], lenders: Sequence[Group]) -> list[Loan]:
 
 
 def _first_loan(group: Group, places: Sequence[_Lender], rooms: Sequence[int]) -> Loan | None:
-    """Of the first place that has room for ``group``. ``rooms``: the sizes of the places, which are sorted by them."""
+    """The loan of the first place with room for ``group``. ``rooms``: the sizes of the places, which go up."""
     start, end = group.start, group.end
     for place in itertools.islice(places, bisect.bisect_left(rooms, group.size), None):
         if end < place.start:
