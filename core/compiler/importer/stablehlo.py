@@ -192,55 +192,62 @@ class ProgramReader:
         return metadata
 
     def _read_location(self, location: Any) -> Metadata | None:
-        # All locations of a program that was HLO, mostly without a place.
-        if isinstance(location, ir.NameLoc):
+        kind = type(location)
+        if kind is ir.NameLoc:  # all locations of a program that was HLO, mostly without a place
             name = location.name_str
             file, line = self._place(location.child_loc)
             return Metadata(name, file, line) if name or file else None
-        name = ""
-        file, line = "", 0
-        # Fused locations (from HLO) hold a name and a place side by side, names hold their place inside.
-        parts = list(location.locations) if isinstance(location, ir.FusedLoc) else [location]
-        for part in parts:
-            if not name and isinstance(part, ir.NameLoc):
-                name = part.name_str
-            if not file:
-                file, line = self._place(part)
-        if not name and not file:
-            return None
-        return Metadata(name, file, line)
+        if kind is ir.FusedLoc:  # of HLO: a name and a place side by side
+            name = ""
+            file, line = "", 0
+            for part in location.locations:
+                if not name and type(part) is ir.NameLoc:
+                    name = part.name_str
+                if not file:
+                    file, line = self._place(part)
+        elif kind is ir.FileLineColLoc:  # of a program's text: each its own
+            name = ""
+            file, line = _line(location)
+        else:
+            name = ""
+            file, line = self._place(location)
+        return Metadata(name, file, line) if name or file else None
 
     def _place(self, location: Any) -> tuple[str, int]:
         """File and line of the innermost call of a location, or ("", 0)."""
-        known = self._places.get(location.attr)
-        if known is not None:
-            return known
-        seen: list[Any] = []
-        place = ("", 0)
-        while True:
-            key = location.attr
-            known = self._places.get(key)
-            if known is not None:
-                place = known
-                break
+        places = self._places
+        key = location.attr
+        place = places.get(key)
+        if place is not None:
+            return place
+        seen = []
+        while place is None:
             seen.append(key)
-            if isinstance(location, ir.NameLoc):
+            kind = type(location)
+            if kind is ir.NameLoc:
                 location = location.child_loc
-            elif isinstance(location, ir.CallSiteLoc):
+            elif kind is ir.CallSiteLoc:
                 location = location.callee
-            elif isinstance(location, ir.FusedLoc) and location.locations:
+            elif kind is ir.FusedLoc and location.locations:
                 location = location.locations[0]
             else:
-                if isinstance(location, ir.FileLineColLoc):
-                    place = (location.filename, location.start_line)
-                    if place[0] == "dummy_file_name":  # TensorFlow's placeholder
-                        place = ("", 0)
-                    elif place[0] == "-":  # no file, so the line is one of the program's text
-                        place = ("<program>", place[1])
+                place = _line(location) if kind is ir.FileLineColLoc else ("", 0)
                 break
+            key = location.attr
+            place = places.get(key)
         for key in seen:
-            self._places[key] = place
+            places[key] = place
         return place
+
+
+def _line(location: ir.FileLineColLoc) -> tuple[str, int]:
+    """File and line of a place; ("", 0) if it says nothing."""
+    file, line = location.filename, location.start_line
+    if file == "dummy_file_name":  # TensorFlow's placeholder
+        return "", 0
+    if file == "-":  # no file, so the line is one of the program's text
+        return "<program>", line
+    return file, line
 
 
 @dataclass(slots=True, eq=False)
