@@ -82,7 +82,9 @@ with tf.device("/device:XPU:0"):
     except (tf.errors.InvalidArgumentError, ValueError) as error:
         print(error)
 """
-    result = run(program, subprocess_environment | {"LD_PRELOAD": str(library)})
+    # Behind a sanitizer's library, which has to be the first.
+    preloaded = f"{subprocess_environment.get('LD_PRELOAD', '')} {library}"
+    result = run(program, subprocess_environment | {"LD_PRELOAD": preloaded})
     assert result.returncode == 0, result.stderr
     message = (
         f"built for TensorFlow {tripont.tensorflow.built_for()}, and this is TensorFlow {version}"
