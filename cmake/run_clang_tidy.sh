@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # run_clang_tidy.sh [FILE...]: clang-tidy of these files, or of all, JOBS at a time (default: one a core). The compile
 # commands are like those of the development build, but of each file alone: without precompiled headers, so that a file
-# that lacks an include is seen.
+# that lacks an include is seen. Files that the build does not compile are not read, and named.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=$(sed -n 's/^_Python_EXECUTABLE:INTERNAL=//p' build/cmake/CMakeCache.txt 2>/dev/null || true)
@@ -20,6 +20,8 @@ known=()
 for file in "$@"; do
   if grep -q "\"file\": \".*/$file\"" "$commands"; then
     known+=("$file")
+  else
+    echo "not read, since the build does not compile it: $file" >&2
   fi
 done
 [[ ${#known[@]} -eq 0 ]] && exit 0
