@@ -157,14 +157,16 @@ Status Launch(const PJRT_LoadedExecutable& executable, PJRT_Device* device,
   return OkStatus();
 }
 
-void DestroyOutputs(std::span<PJRT_Buffer*> outputs, PJRT_Event* done) {
-  for (PJRT_Buffer*& buffer : outputs) {
-    delete buffer;
-    buffer = nullptr;
+// Takes back what the first `launches` of a call gave: the caller gets nothing from one that fails.
+void DestroyOutputs(const PJRT_LoadedExecutable_Execute_Args& args, size_t launches) {
+  const size_t num_outputs = args.executable->info->num_outputs();
+  for (size_t i = 0; i < launches; ++i) {
+    for (size_t j = 0; j < num_outputs; ++j) delete std::exchange(args.output_lists[i][j], nullptr);
+    if (args.device_complete_events == nullptr) continue;
+    PJRT_Event_Destroy_Args event{};
+    event.event = args.device_complete_events[i];
+    (void)Event_Destroy(event);
   }
-  PJRT_Event_Destroy_Args args{};
-  args.event = done;
-  (void)Event_Destroy(args);
 }
 
 // As many devices as the program runs on at a time, and lists for each of them.
@@ -307,12 +309,7 @@ Status LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args& args) {
       if (several && participation->launch) {
         participation->launch->Fail(participation->participant, status);
       }
-      // The caller gets nothing from a call that fails, so what the other devices gave goes.
-      for (size_t j = 0; j < i; ++j) {
-        DestroyOutputs(
-            {num_outputs > 0 ? args.output_lists[j] : nullptr, num_outputs},
-            args.device_complete_events != nullptr ? args.device_complete_events[j] : nullptr);
-      }
+      DestroyOutputs(args, i);
       return status;
     }
   }

@@ -92,9 +92,15 @@ class Checker {
     return OkStatus();
   }
 
+  // Which values have an allocation.
+  struct Allocated {
+    std::vector<bool> parameters;
+    std::vector<bool> results;
+  };
+
   Status CheckAllocations() {
-    std::vector<bool> has_parameter(artifact_.parameters.size());
-    std::vector<bool> has_result(artifact_.results.size());
+    Allocated allocated{.parameters = std::vector<bool>(artifact_.parameters.size()),
+                        .results = std::vector<bool>(artifact_.results.size())};
     int64_t temp = 0;
     for (size_t i = 0; i < artifact_.allocations.size(); ++i) {
       const Allocation& allocation = artifact_.allocations[i];
@@ -103,39 +109,19 @@ class Checker {
       };
       const int64_t size = allocation.size;
       if (size < 0 || size > kMaxBytes) return error("size ", size);
-      const bool is_result = allocation.kind == AllocationKind::kResult;
-      if (allocation.aliased_parameter != -1 && !is_result)
+      if (allocation.aliased_parameter != -1 && allocation.kind != AllocationKind::kResult)
         return error("only results can alias a parameter");
       switch (allocation.kind) {
         case AllocationKind::kParameter:
-        case AllocationKind::kResult: {
-          std::vector<bool>& seen = is_result ? has_result : has_parameter;
-          const std::vector<schema::Value>& values =
-              is_result ? artifact_.results : artifact_.parameters;
-          const int64_t index = allocation.index;
-          if (index < 0 || static_cast<size_t>(index) >= values.size())
-            return error("no value of index ", index);
-          if (seen[index]) return error("value ", index, " has another allocation too");
-          seen[index] = true;
-          if (size > RoundedSize(values[index].shape)) {
-            return error(size, " bytes, but the value is ", values[index].shape);
-          }
-          if (allocation.aliased_parameter == -1) break;
-          const int64_t parameter = allocation.aliased_parameter;
-          if (parameter < 0 || static_cast<size_t>(parameter) >= has_parameter.size()) {
-            return error("no parameter ", parameter, " to alias");
-          }
-          if (has_parameter[parameter])
-            return error("parameter ", parameter, " is aliased but has another allocation");
-          if (!donatable_[parameter])
-            return error("parameter ", parameter, " is aliased but not donatable");
-          if (*artifact_.parameters[parameter].shape.ByteSize() !=
-              *values[index].shape.ByteSize()) {
-            return error("aliases parameter ", parameter, " of another size");
-          }
-          has_parameter[parameter] = true;
+          TRIPONT_RETURN_IF_ERROR(
+              CheckValue(allocation, artifact_.parameters, allocated.parameters, error));
           break;
-        }
+        case AllocationKind::kResult:
+          TRIPONT_RETURN_IF_ERROR(
+              CheckValue(allocation, artifact_.results, allocated.results, error));
+          if (allocation.aliased_parameter != -1)
+            TRIPONT_RETURN_IF_ERROR(CheckAlias(allocation, allocated.parameters, error));
+          break;
         case AllocationKind::kConstant:
           if (allocation.offset < 0 || allocation.offset % 64 != 0 ||
               static_cast<uint64_t>(allocation.offset) > artifact_.constants.size() ||
@@ -154,11 +140,44 @@ class Checker {
           return error("unknown kind ", static_cast<int>(allocation.kind));
       }
     }
-    for (size_t i = 0; i < has_result.size(); ++i) {
-      if (!has_result[i] && *artifact_.results[i].shape.ByteSize() != 0) {
+    for (size_t i = 0; i < allocated.results.size(); ++i) {
+      if (!allocated.results[i] && *artifact_.results[i].shape.ByteSize() != 0) {
         return InvalidArgument("artifact: result ", i, " has no allocation");
       }
     }
+    return OkStatus();
+  }
+
+  // The allocation of one of `values`, which has no other: it is marked in `allocated`.
+  static Status CheckValue(const Allocation& allocation, const std::vector<schema::Value>& values,
+                           std::vector<bool>& allocated, const auto& error) {
+    const int64_t index = allocation.index;
+    if (index < 0 || static_cast<size_t>(index) >= values.size())
+      return error("no value of index ", index);
+    if (allocated[index]) return error("value ", index, " has another allocation too");
+    allocated[index] = true;
+    if (allocation.size > RoundedSize(values[index].shape)) {
+      return error(allocation.size, " bytes, but the value is ", values[index].shape);
+    }
+    return OkStatus();
+  }
+
+  // The parameter whose memory a result takes, which has no other: it is marked in `allocated`.
+  Status CheckAlias(const Allocation& result, std::vector<bool>& allocated,
+                    const auto& error) const {
+    const int64_t parameter = result.aliased_parameter;
+    if (parameter < 0 || static_cast<size_t>(parameter) >= allocated.size()) {
+      return error("no parameter ", parameter, " to alias");
+    }
+    if (allocated[parameter])
+      return error("parameter ", parameter, " is aliased but has another allocation");
+    if (!donatable_[parameter])
+      return error("parameter ", parameter, " is aliased but not donatable");
+    if (*artifact_.parameters[parameter].shape.ByteSize() !=
+        *artifact_.results[result.index].shape.ByteSize()) {
+      return error("aliases parameter ", parameter, " of another size");
+    }
+    allocated[parameter] = true;
     return OkStatus();
   }
 

@@ -57,28 +57,73 @@ int64_t Positive(int64_t dimension, size_t rank) {
   return dimension < 0 ? dimension + static_cast<int64_t>(rank) : dimension;
 }
 
+// What Slice takes of one dimension; a negative count: all from the beginning on.
+struct SlicePart {
+  std::optional<int64_t> constant_begin;
+  std::optional<int64_t> constant_count;
+  xla::XlaOp begin;
+  xla::XlaOp count;
+};
+
+absl::StatusOr<SlicePart> ReadSlicePart(Context* context, int64_t dimension) {
+  SlicePart part;
+  const xla::XlaOp begin = Element(context, context->Input(1), dimension);
+  const xla::XlaOp count = Element(context, context->Input(2), dimension);
+  TF_ASSIGN_OR_RETURN(part.constant_begin, ConstantOf(context, begin));
+  TF_ASSIGN_OR_RETURN(part.constant_count, ConstantOf(context, count));
+  part.begin = xla::ConvertElementType(begin, xla::S32);
+  part.count = xla::ConvertElementType(count, xla::S32);
+  return part;
+}
+
+// The part of one dimension of x, whose size is `size` there.
+absl::StatusOr<xla::XlaOp> SliceDimension(Context* context, xla::XlaOp x, const Size& size,
+                                          const SlicePart& part, int64_t dimension) {
+  const bool to_end = part.constant_count && *part.constant_count < 0;
+  const bool from_start = part.constant_begin && *part.constant_begin == 0;
+  if (from_start && (to_end || (size.constant && part.constant_count == size.constant))) return x;
+  if (part.constant_begin && size.constant && part.constant_count) {
+    const int64_t begin = *part.constant_begin;
+    const int64_t end = to_end ? size.bound : begin + *part.constant_count;
+    return xla::SliceInDim(x, begin, end, 1, dimension);
+  }
+  // A begin past the end is an error, as everywhere but in XLA.
+  if (to_end) {
+    const xla::XlaOp begin = Within(part.begin, size);
+    const int64_t most = size.bound - part.constant_begin.value_or(0);
+    if (most < 0) return absl::InvalidArgumentError("Slice begins past the end");
+    x = Window(x, begin, most, dimension);
+    return xla::SetDimensionSizeWithRebound(&context->value_inference(), x,
+                                            xla::Sub(size.value, begin), dimension);
+  }
+  const xla::XlaOp zero = Number(context->builder(), 0);
+  const xla::XlaOp begin = Within(part.begin, size);
+  const xla::XlaOp end = Within(xla::Add(begin, xla::Max(part.count, zero)), size);
+  const xla::XlaOp count = xla::Sub(end, begin);
+  if (part.constant_count) {
+    if (*part.constant_count > size.bound) {
+      return absl::InvalidArgumentError("Slice is larger than what it is taken of");
+    }
+    return Window(x, xla::Sub(end, part.count), *part.constant_count, dimension);
+  }
+  // How many there are at most is inferred from the number as it was given.
+  TF_ASSIGN_OR_RETURN(const std::optional<int64_t> most, MostOf(context, part.count));
+  const int64_t range = most ? std::min(std::max<int64_t>(*most, 0), size.bound) : size.bound;
+  x = Window(x, begin, range, dimension);
+  return xla::SetDimensionSize(
+      x, xla::Select(xla::Lt(part.count, zero), xla::Sub(size.value, begin), count), dimension);
+}
+
 }  // namespace
 
 absl::Status Slice(Context* context, tf::OpKernel& original) {
   xla::XlaOp x = context->Input(0);
   TF_ASSIGN_OR_RETURN(const std::vector<Size> sizes, SizesOf(context, x));
-  xla::XlaBuilder* builder = context->builder();
-  struct Part {
-    std::optional<int64_t> constant_begin;
-    std::optional<int64_t> constant_count;
-    xla::XlaOp begin;
-    xla::XlaOp count;
-  };
-  std::vector<Part> parts;
+  std::vector<SlicePart> parts;
+  parts.reserve(sizes.size());
   bool sizes_are_constant = true;
   for (size_t d = 0; d < sizes.size(); ++d) {
-    Part part;
-    const xla::XlaOp begin = Element(context, context->Input(1), static_cast<int64_t>(d));
-    const xla::XlaOp count = Element(context, context->Input(2), static_cast<int64_t>(d));
-    TF_ASSIGN_OR_RETURN(part.constant_begin, ConstantOf(context, begin));
-    TF_ASSIGN_OR_RETURN(part.constant_count, ConstantOf(context, count));
-    part.begin = xla::ConvertElementType(begin, xla::S32);
-    part.count = xla::ConvertElementType(count, xla::S32);
+    TF_ASSIGN_OR_RETURN(const SlicePart part, ReadSlicePart(context, static_cast<int64_t>(d)));
     sizes_are_constant &= sizes[d].constant && part.constant_count &&
                           (*part.constant_count >= 0 || part.constant_begin);
     parts.push_back(part);
@@ -88,46 +133,7 @@ absl::Status Slice(Context* context, tf::OpKernel& original) {
     return absl::OkStatus();
   }
   for (size_t d = 0; d < sizes.size(); ++d) {
-    const Part& part = parts[d];
-    const Size& size = sizes[d];
-    const auto dimension = static_cast<int64_t>(d);
-    const bool to_end = part.constant_count && *part.constant_count < 0;
-    const bool from_start = part.constant_begin && *part.constant_begin == 0;
-    if (from_start && (to_end || (size.constant && part.constant_count == size.constant))) continue;
-    if (part.constant_begin && size.constant && part.constant_count) {
-      const int64_t begin = *part.constant_begin;
-      const int64_t end = to_end ? size.bound : begin + *part.constant_count;
-      x = xla::SliceInDim(x, begin, end, 1, dimension);
-      continue;
-    }
-    // A begin past the end is an error, as everywhere but in XLA.
-    if (to_end) {
-      const xla::XlaOp begin = Within(part.begin, size);
-      const int64_t most = size.bound - part.constant_begin.value_or(0);
-      if (most < 0) return absl::InvalidArgumentError("Slice begins past the end");
-      x = Window(x, begin, most, dimension);
-      TF_ASSIGN_OR_RETURN(x,
-                          xla::SetDimensionSizeWithRebound(&context->value_inference(), x,
-                                                           xla::Sub(size.value, begin), dimension));
-      continue;
-    }
-    const xla::XlaOp zero = Number(builder, 0);
-    const xla::XlaOp begin = Within(part.begin, size);
-    const xla::XlaOp end = Within(xla::Add(begin, xla::Max(part.count, zero)), size);
-    const xla::XlaOp count = xla::Sub(end, begin);
-    if (part.constant_count) {
-      if (*part.constant_count > size.bound) {
-        return absl::InvalidArgumentError("Slice is larger than what it is taken of");
-      }
-      x = Window(x, xla::Sub(end, part.count), *part.constant_count, dimension);
-      continue;
-    }
-    // How many there are at most is inferred from the number as it was given.
-    TF_ASSIGN_OR_RETURN(const std::optional<int64_t> most, MostOf(context, part.count));
-    const int64_t range = most ? std::min(std::max<int64_t>(*most, 0), size.bound) : size.bound;
-    x = Window(x, begin, range, dimension);
-    x = xla::SetDimensionSize(
-        x, xla::Select(xla::Lt(part.count, zero), xla::Sub(size.value, begin), count), dimension);
+    TF_ASSIGN_OR_RETURN(x, SliceDimension(context, x, sizes[d], parts[d], static_cast<int64_t>(d)));
   }
   context->SetOutput(0, x);
   return absl::OkStatus();

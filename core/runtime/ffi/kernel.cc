@@ -104,101 +104,69 @@ StatusOr<uint64_t> ToSlot(const Number& number, PrimitiveType type) {
   return InvalidArgument("is ", real, ", which is no ", TypeName(type));
 }
 
+// What a call gives a kernel.
+struct GivenToKernel {
+  const std::vector<Shape>& operands;
+  const std::vector<Shape>& results;
+  const AttributeDictionary* attributes;  // null: none
+
+  const Shape& ShapeOf(int64_t array, bool of_result) const {
+    return (of_result ? results : operands)[static_cast<size_t>(array)];
+  }
+};
+
+// INVALID_ARGUMENT if the array that `p` is has another element type than the kernel takes.
+Status CheckArray(const KernelParameter& p, const GivenToKernel& given) {
+  const bool is_result = p.kind == Kind::kResult;
+  const Shape& shape = given.ShapeOf(p.array, is_result);
+  if (p.type == PrimitiveType::kInvalid || p.type == shape.type) return OkStatus();
+  return InvalidArgument(is_result ? "result" : "operand", " '", p.name, "' is ", shape,
+                         ", the kernel takes ", TypeName(p.type));
+}
+
+StatusOr<uint64_t> AttributeSlot(const KernelParameter& p, const GivenToKernel& given) {
+  const int64_t at = given.attributes == nullptr ? -1 : given.attributes->Find(p.name);
+  if (at < 0) return InvalidArgument("the attribute '", p.name, "' is missing");
+  const Attributes& attributes = given.attributes->attributes();
+  if (attributes.types[at] != AttributeType::kScalar)
+    return InvalidArgument("the attribute '", p.name, "' is not a number");
+  const StatusOr<Number> number = ReadNumber(*static_cast<const Scalar*>(attributes.values[at]));
+  StatusOr<uint64_t> slot =
+      number.ok() ? ToSlot(*number, p.type) : StatusOr<uint64_t>(number.status());
+  if (!slot.ok()) return InvalidArgument("the attribute '", p.name, "' ", slot.status().message());
+  return slot;
+}
+
+StatusOr<uint64_t> DimensionSlot(const KernelParameter& p, const Shape& shape) {
+  if (p.dimension < 0 || static_cast<size_t>(p.dimension) >= shape.rank()) {
+    return InvalidArgument("the kernel's parameter '", p.name, "' asks for dimension ", p.dimension,
+                           " of an array of shape ", shape);
+  }
+  return static_cast<uint64_t>(shape.dimensions[static_cast<size_t>(p.dimension)]);
+}
+
 class KernelCall : public LibraryCall {
  public:
   explicit KernelCall(std::shared_ptr<const Kernel> kernel) : kernel_(std::move(kernel)) {}
 
   Status Init(const LibraryCallSignature& signature, std::string_view config) {
     std::vector<Shape> operands;
+    operands.reserve(signature.operands.size());
     for (const LibraryOperand& operand : signature.operands) operands.push_back(operand.shape);
     TRIPONT_RETURN_IF_ERROR(CheckCount(operands.size(), Kind::kOperand, "operands"));
     TRIPONT_RETURN_IF_ERROR(CheckCount(signature.results.size(), Kind::kResult, "results"));
-    AttributeDictionary* dictionary = nullptr;
-    std::unique_ptr<AttributeDictionary> decoded;
+    std::unique_ptr<AttributeDictionary> attributes;
     if (!config.empty()) {
-      TRIPONT_ASSIGN_OR_RETURN(decoded, AttributeDictionary::Decode(config));
-      dictionary = decoded.get();
+      TRIPONT_ASSIGN_OR_RETURN(attributes, AttributeDictionary::Decode(config));
     }
-    for (const std::vector<Shape>* shapes :
-         std::initializer_list<const std::vector<Shape>*>{&operands, &signature.results}) {
-      for (const Shape& shape : *shapes)
-        dimensions_.emplace_back(shape.dimensions.begin(), shape.dimensions.end());
-    }
-    const auto shape_of = [&](const KernelParameter& p, bool result) -> const Shape& {
-      return (result ? signature.results : operands)[static_cast<size_t>(p.array)];
-    };
-    int64_t used = 0;
-    for (const KernelParameter& p : kernel_->parameters) {
-      uint64_t slot = 0;
-      switch (p.kind) {
-        case Kind::kOperand:
-        case Kind::kResult: {
-          const bool result = p.kind == Kind::kResult;
-          const Shape& shape = shape_of(p, result);
-          if (p.type != PrimitiveType::kInvalid && p.type != shape.type) {
-            return InvalidArgument(result ? "result" : "operand", " '", p.name, "' is ", shape,
-                                   ", the kernel takes ", TypeName(p.type));
-          }
-          break;
-        }
-        case Kind::kAttribute: {
-          ++used;
-          const int64_t at = dictionary == nullptr ? -1 : dictionary->Find(p.name);
-          if (at < 0) return InvalidArgument("the attribute '", p.name, "' is missing");
-          const Attributes& attributes = dictionary->attributes();
-          if (attributes.types[at] != AttributeType::kScalar)
-            return InvalidArgument("the attribute '", p.name, "' is not a number");
-          const StatusOr<Number> number =
-              ReadNumber(*static_cast<const Scalar*>(attributes.values[at]));
-          const StatusOr<uint64_t> value =
-              number.ok() ? ToSlot(*number, p.type) : StatusOr<uint64_t>(number.status());
-          if (!value.ok())
-            return InvalidArgument("the attribute '", p.name, "' ", value.status().message());
-          slot = *value;
-          break;
-        }
-        case Kind::kSize:
-          slot = static_cast<uint64_t>(shape_of(p, p.of_result).ElementCount());
-          break;
-        case Kind::kRank:
-          slot = shape_of(p, p.of_result).rank();
-          break;
-        case Kind::kDimension: {
-          const Shape& shape = shape_of(p, p.of_result);
-          if (p.dimension < 0 || static_cast<size_t>(p.dimension) >= shape.rank()) {
-            return InvalidArgument("the kernel's parameter '", p.name, "' asks for dimension ",
-                                   p.dimension, " of an array of shape ", shape);
-          }
-          slot = static_cast<uint64_t>(shape.dimensions[static_cast<size_t>(p.dimension)]);
-          break;
-        }
-        case Kind::kDimensions: {
-          const size_t n = static_cast<size_t>(p.array) + (p.of_result ? operands.size() : 0);
-          slot = reinterpret_cast<uintptr_t>(dimensions_[n].data());
-          break;
-        }
-        case Kind::kBegin:
-        case Kind::kEnd:
-          parallel_ = true;
-          break;
-      }
-      slots_.push_back(slot);
-    }
-    if (dictionary != nullptr && dictionary->attributes().size != used) {
-      return CheckUnknown(dictionary->attributes());
-    }
+    TRIPONT_RETURN_IF_ERROR(FillSlots({operands, signature.results, attributes.get()}));
+    if (attributes != nullptr) TRIPONT_RETURN_IF_ERROR(CheckUnknown(attributes->attributes()));
     if (!kernel_->module.empty()) {
       TRIPONT_ASSIGN_OR_RETURN(
           on_device_, signature.backend->LoadUserKernel(kernel_->module_format, kernel_->module,
                                                         kernel_->entry_point));
     }
-    if (parallel_ || UsesQueue()) {
-      const Shape& first = signature.results[0];
-      if (kernel_->rows && first.rank() == 0)
-        return InvalidArgument("the first result is a scalar, it has no rows");
-      work_ = kernel_->rows ? first.dimensions[0] : first.ElementCount();
-    }
-    return OkStatus();
+    return CountWork(signature.results[0]);
   }
 
   bool UsesQueue() const override { return on_device_ != nullptr; }
@@ -226,6 +194,58 @@ class KernelCall : public LibraryCall {
                       [kind](const KernelParameter& parameter) { return parameter.kind == kind; }));
     if (given == expected) return OkStatus();
     return InvalidArgument(given, " ", what, " given, the kernel has ", expected);
+  }
+
+  // Everything that is the same in each execution; the other slots are 0.
+  Status FillSlots(const GivenToKernel& given) {
+    for (const std::vector<Shape>* shapes : {&given.operands, &given.results}) {
+      for (const Shape& shape : *shapes)
+        dimensions_.emplace_back(shape.dimensions.begin(), shape.dimensions.end());
+    }
+    slots_.reserve(kernel_->parameters.size());
+    for (const KernelParameter& p : kernel_->parameters) {
+      uint64_t slot = 0;
+      switch (p.kind) {
+        case Kind::kOperand:
+        case Kind::kResult:
+          TRIPONT_RETURN_IF_ERROR(CheckArray(p, given));
+          break;
+        case Kind::kAttribute: {
+          TRIPONT_ASSIGN_OR_RETURN(slot, AttributeSlot(p, given));
+          break;
+        }
+        case Kind::kSize:
+          slot = static_cast<uint64_t>(given.ShapeOf(p.array, p.of_result).ElementCount());
+          break;
+        case Kind::kRank:
+          slot = given.ShapeOf(p.array, p.of_result).rank();
+          break;
+        case Kind::kDimension: {
+          TRIPONT_ASSIGN_OR_RETURN(slot, DimensionSlot(p, given.ShapeOf(p.array, p.of_result)));
+          break;
+        }
+        case Kind::kDimensions: {
+          const size_t n = static_cast<size_t>(p.array) + (p.of_result ? given.operands.size() : 0);
+          slot = reinterpret_cast<uintptr_t>(dimensions_[n].data());
+          break;
+        }
+        case Kind::kBegin:
+        case Kind::kEnd:
+          parallel_ = true;
+          break;
+      }
+      slots_.push_back(slot);
+    }
+    return OkStatus();
+  }
+
+  // The units of work that are shared out to threads or work-items, if they are.
+  Status CountWork(const Shape& first_result) {
+    if (!parallel_ && !UsesQueue()) return OkStatus();
+    if (kernel_->rows && first_result.rank() == 0)
+      return InvalidArgument("the first result is a scalar, it has no rows");
+    work_ = kernel_->rows ? first_result.dimensions[0] : first_result.ElementCount();
+    return OkStatus();
   }
 
   Status CheckUnknown(const Attributes& attributes) const {

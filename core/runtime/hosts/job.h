@@ -187,6 +187,13 @@ class TRIPONT_EXPORT Job {
   void Fail(Wait& wait, Status status);
   std::chrono::milliseconds timeout() const;
   std::string KeyOfCollectives(int process, uint64_t identity) const;
+  std::string KeyOfChannel(ChannelUse use, const std::vector<int>& devices) const;
+  // The tag that the process of the first device has put into the store, not checked. Blocks until
+  // it is there.
+  StatusOr<int64_t> AwaitTag(ChannelUse use, const std::vector<int>& devices,
+                             const std::string& what, int64_t timeout_seconds);
+  std::unique_ptr<Channel> MakeChannel(ChannelUse use, const std::vector<int>& devices,
+                                       int tag) const;
   void Send(int process, int tag, std::string text);
 
   const int process_;

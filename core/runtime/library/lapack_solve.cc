@@ -163,10 +163,22 @@ class PerturbedSolve final : public TridiagonalCall {
     const T* diagonal = item.Operand<T>(1, n_);
     const T* upper = item.Operand<T>(2, n_);
     T* x = item.Copy<T>(3, 0, int64_t{1} * n_ * columns_);
-    // The rows of the upper factor: diagonal and two elements beside it.
-    T* u0 = item.Take<T>(n_);
-    T* u1 = item.Take<T>(n_);
-    T* u2 = item.Take<T>(n_);
+    const UpperRows rows{item.Take<T>(n_), item.Take<T>(n_), item.Take<T>(n_)};
+    const R largest = Eliminate(lower, diagonal, upper, rows, x);
+    SolveUpper(rows, std::numeric_limits<R>::epsilon() * largest, x);
+  }
+
+  // The rows of the upper factor: diagonal and two elements beside it.
+  struct UpperRows {
+    T* diagonal;
+    T* next;
+    T* second;
+  };
+
+  // Makes the upper factor, with x as its right-hand side; returns its largest element.
+  R Eliminate(const T* lower, const T* diagonal, const T* upper, const UpperRows& rows,
+              T* x) const {
+    T *const u0 = rows.diagonal, *const u1 = rows.next, *const u2 = rows.second;
     u0[0] = diagonal[0];
     u1[0] = n_ > 1 ? upper[0] : T(0);
     R scale = std::abs(u0[0]) + std::abs(u1[0]);
@@ -206,8 +218,11 @@ class PerturbedSolve final : public TridiagonalCall {
       }
       largest = std::max({largest, std::abs(u0[k]), std::abs(u1[k]), std::abs(u2[k])});
     }
-    largest = std::max(largest, std::abs(u0[n_ - 1]));
-    const R perturbation = std::numeric_limits<R>::epsilon() * largest;
+    return std::max(largest, std::abs(u0[n_ - 1]));
+  }
+
+  void SolveUpper(const UpperRows& rows, R perturbation, T* x) const {
+    T *const u0 = rows.diagonal, *const u1 = rows.next, *const u2 = rows.second;
     for (Int k = n_ - 1; k >= 0; --k) {
       R row_largest = 0;
       ForColumns(
@@ -218,9 +233,9 @@ class PerturbedSolve final : public TridiagonalCall {
           },
           x);
       T pivot = u0[k];
-      const R factor = Enlarge(perturbation, row_largest, pivot);
+      const R scale = Enlarge(perturbation, row_largest, pivot);
       const T inverse = T(1) / pivot;
-      ForColumns([&](T* column) { column[k] = column[k] * factor * inverse; }, x);
+      ForColumns([&](T* column) { column[k] = column[k] * scale * inverse; }, x);
     }
   }
 
