@@ -224,7 +224,7 @@ absl::Status OnHost(const tf::Tensor& tensor, tf::Tensor* on_host) {
     *on_host = tf::Tensor(tensor.dtype(), tensor.shape(), view.get());
     return absl::OkStatus();
   }
-  const absl::Status status = TakeError(error);
+  absl::Status status = TakeError(error);
   if (status.code() != absl::StatusCode::kUnimplemented) return status;
   *on_host = tf::Tensor(tensor.dtype(), tensor.shape());
   auto copy = PjrtArguments<PJRT_Buffer_ToHostBuffer_Args>();

@@ -58,6 +58,7 @@ absl::Status RunOnCpu(tf::OpKernelContext* context, tf::OpKernel* kernel,
   tf::Device* cpu = nullptr;
   TF_RETURN_IF_ERROR(library->device_mgr()->LookupDevice("CPU:0", &cpu));
   std::vector<tf::TensorValue> values;
+  values.reserve(inputs.size());
   for (tf::Tensor& input : inputs) values.emplace_back(&input);
   const std::vector<tf::AllocatorAttributes> attributes(
       static_cast<size_t>(context->num_outputs()));

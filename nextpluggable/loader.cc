@@ -88,11 +88,12 @@ const Adapter& GetAdapter() {
   static const Adapter* adapter = [] {
     auto* opened = new Adapter(OpenAdapter());
     if (!opened->problem.empty()) {
-      std::fprintf(stderr,
-                   "tripont: TensorFlow runs without the device XPU: %s. Install the tripont and "
-                   "tensorflow that "
-                   "belong together (pip install 'tripont[tensorflow]').\n",
-                   opened->problem.c_str());
+      (void)std::fprintf(
+          stderr,
+          "tripont: TensorFlow runs without the device XPU: %s. Install the tripont and "
+          "tensorflow that "
+          "belong together (pip install 'tripont[tensorflow]').\n",
+          opened->problem.c_str());
     }
     return opened;
   }();

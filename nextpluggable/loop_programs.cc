@@ -557,6 +557,7 @@ class CompileProgram : public KernelOf<> {
     if (must_compile_) return kernel_->Compute(context);
     if (failed_) return SetNoProgram(context);
     std::vector<tf::TensorValue> inputs;
+    inputs.reserve(static_cast<size_t>(context->num_inputs()));
     for (int i = 0; i < context->num_inputs(); ++i) {
       inputs.emplace_back(const_cast<tf::Tensor*>(&context->input(i)));
     }

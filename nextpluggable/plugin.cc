@@ -58,8 +58,8 @@ int32_t DeviceCount() {
     std::string problem;
     const int32_t counted = CountDevices(&problem);
     if (!problem.empty()) {
-      std::fprintf(stderr, "tripont: TensorFlow runs without the device XPU: %s\n",
-                   problem.c_str());
+      (void)std::fprintf(stderr, "tripont: TensorFlow runs without the device XPU: %s\n",
+                         problem.c_str());
     }
     return counted;
   }();

@@ -170,6 +170,7 @@ std::vector<xla::XlaOp> Normal(const Block& block, xla::PrimitiveType type) {
 // The arrays [n], element by element: [n * arrays], of which the first `count`.
 xla::XlaOp Interleave(const std::vector<xla::XlaOp>& arrays, int64_t n, int64_t count) {
   std::vector<xla::XlaOp> columns;
+  columns.reserve(arrays.size());
   for (const xla::XlaOp array : arrays) columns.push_back(xla::Reshape(array, {n, 1}));
   const auto width = static_cast<int64_t>(arrays.size());
   const xla::XlaOp flat =
@@ -243,6 +244,7 @@ absl::StatusOr<xla::XlaOp> DrawTruncated(const Start& start, int64_t count,
         xla::Add(xla::Mul(group, U64(builder, static_cast<uint64_t>(size) * 64)), part(0));
     xla::XlaOp has = part(1);
     std::vector<xla::XlaOp> kept;
+    kept.reserve(static_cast<size_t>(size));
     for (int64_t i = 0; i < size; ++i) kept.push_back(part(kFirst + i));
     for (const xla::XlaOp drawn : Normal(Blocks({part(2), part(3), part(4)}, offsets), computed)) {
       const xla::XlaOp small = xla::Lt(xla::Abs(drawn), xla::ScalarLike(drawn, 2));
@@ -264,6 +266,7 @@ absl::StatusOr<xla::XlaOp> DrawTruncated(const Start& start, int64_t count,
   for (int64_t i = 0; i < size; ++i) initial.push_back(xla::Zeros(outer, array));
   const xla::XlaOp done = xla::While(condition, body, xla::Tuple(outer, initial));
   std::vector<xla::XlaOp> numbers;
+  numbers.reserve(static_cast<size_t>(size));
   for (int64_t i = 0; i < size; ++i) numbers.push_back(xla::GetTupleElement(done, kFirst + i));
   return xla::ConvertElementType(Interleave(numbers, groups, count), type);
 }

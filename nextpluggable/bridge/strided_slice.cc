@@ -254,6 +254,7 @@ Cut MakeCut(const Request::Dimension& of, const Size& size, xla::XlaBuilder* bui
 std::vector<Cut> MakeCuts(const Request& request, const std::vector<Size>& sizes,
                           xla::XlaBuilder* builder) {
   std::vector<Cut> cuts;
+  cuts.reserve(sizes.size());
   for (size_t d = 0; d < sizes.size(); ++d) {
     cuts.push_back(MakeCut(request.dimensions[d], sizes[d], builder));
   }
@@ -346,6 +347,7 @@ absl::Status StridedSlice(Context* context, tf::OpKernel& original) {
   }
   TF_ASSIGN_OR_RETURN(const xla::Shape sliced, context->builder()->GetShape(x));
   std::vector<int64_t> bounds;
+  bounds.reserve(request.of_result.size());
   for (const int64_t d : request.of_result) {
     bounds.push_back(d < 0 ? 1 : sliced.dimensions(static_cast<int>(d)));
   }

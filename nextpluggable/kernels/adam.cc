@@ -89,7 +89,7 @@ struct ResourceApplyAdam {
                 [&](int64_t begin, int64_t end) { Run(step, nesterov, begin, end); });
   }
 
-  static constexpr int64_t kGrain = 32 * 1024;  // elements
+  static constexpr int64_t kGrain = int64_t{32} * 1024;  // elements
   static constexpr const char* kNames[] = {"beta1_power", "beta2_power", "lr",
                                            "beta1",       "beta2",       "epsilon"};
   bool nesterov;

@@ -37,8 +37,8 @@ template <typename Implementation>
 void Register(const Kernel& kernel) {
   const std::string error = RegisterKernel<Implementation>(kernel);
   if (error.empty()) return;
-  std::fprintf(stderr, "tripont: no kernel of its own for %s: %s\n", kernel.op.c_str(),
-               error.c_str());
+  (void)std::fprintf(stderr, "tripont: no kernel of its own for %s: %s\n", kernel.op.c_str(),
+                     error.c_str());
 }
 
 }  // namespace tripont::tensorflow

@@ -66,7 +66,7 @@ Selection Select(const float* corners, const float* scores, int64_t count, const
     Candidate best = queue.top();
     queue.pop();
     const float before = best.score;
-    const Box box = Box::FromCorners(corners + 4 * best.box);
+    const Box box = Box::FromCorners(corners + int64_t{4} * best.box);
     bool dropped = false;
     // The latest are the likeliest to overlap: they have similar scores.
     for (size_t j = selected.size(); j > best.compared && !dropped; --j) {

@@ -15,18 +15,7 @@ namespace {
 template <typename T>
 class RandomShuffle {
  public:
-  explicit RandomShuffle(Construction& node) {
-    const auto seed = static_cast<uint64_t>(node.Int("seed"));
-    const auto seed2 = static_cast<uint64_t>(node.Int("seed2"));
-    if (seed == 0 && seed2 == 0) {
-      std::random_device device;
-      std::seed_seq sequence{device(), device(), device(), device()};
-      generator_.seed(sequence);
-    } else {
-      std::seed_seq sequence{seed, seed >> 32, seed2, seed2 >> 32};
-      generator_.seed(sequence);
-    }
-  }
+  explicit RandomShuffle(Construction& node) : generator_(Seeded(node)) {}
 
   void Compute(Context& context) {
     const Array value = context.Input(0);
@@ -47,7 +36,19 @@ class RandomShuffle {
   }
 
  private:
-  static constexpr int64_t kGrain = 64 * 1024;  // elements
+  static constexpr int64_t kGrain = int64_t{64} * 1024;  // elements
+
+  static std::mt19937_64 Seeded(Construction& node) {
+    const auto seed = static_cast<uint64_t>(node.Int("seed"));
+    const auto seed2 = static_cast<uint64_t>(node.Int("seed2"));
+    if (seed == 0 && seed2 == 0) {
+      std::random_device device;
+      std::seed_seq sequence{device(), device(), device(), device()};
+      return std::mt19937_64(sequence);
+    }
+    std::seed_seq sequence{seed, seed >> 32, seed2, seed2 >> 32};
+    return std::mt19937_64(sequence);
+  }
 
   // A random permutation of 0 .. rows - 1 (Fisher and Yates).
   std::vector<int64_t> Order(int64_t rows) {

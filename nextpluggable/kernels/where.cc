@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include "nextpluggable/kernels/kernels.h"
 
@@ -22,10 +23,11 @@ struct Where {
     const Array index = context.Output(0, TF_INT64, dims);
     if (!context.ok()) return;
     int64_t* place = index.data<int64_t>();
+    const std::span<const int64_t> sizes = input.dims();
     std::array<int64_t, TRIPONT_MAX_RANK> at{};
     for (int64_t i = 0; i < input.size; ++i) {
       if (values[i] != T(0)) place = std::copy_n(at.data(), input.rank, place);
-      for (int d = input.rank - 1; d >= 0 && ++at[d] == input.dimensions[d]; --d) at[d] = 0;
+      for (size_t d = sizes.size(); d-- > 0 && ++at[d] == sizes[d];) at[d] = 0;
     }
   }
 };
