@@ -44,7 +44,7 @@ Table ReadTable() {
   std::istringstream lines(kTable);
   for (std::string line; std::getline(lines, line);) {
     line = line.substr(0, line.find('#'));
-    if (line.starts_with("[")) {
+    if (line.starts_with('[')) {
       architecture = line.substr(1, line.find(']') - 1);
       continue;
     }

@@ -5,7 +5,7 @@
 namespace tripont {
 namespace {
 
-std::atomic<std::chrono::microseconds> patient_spin{std::chrono::microseconds(0)};
+std::atomic<std::chrono::microseconds> patient_spin{std::chrono::microseconds::zero()};
 
 }  // namespace
 

@@ -27,7 +27,7 @@ struct Where {
     std::array<int64_t, TRIPONT_MAX_RANK> at{};
     for (int64_t i = 0; i < input.size; ++i) {
       if (values[i] != T(0)) place = std::copy_n(at.data(), input.rank, place);
-      for (size_t d = sizes.size(); d-- > 0 && ++at[d] == sizes[d];) at[d] = 0;
+      for (size_t d = sizes.size(); d > 0 && ++at[d - 1] == sizes[d - 1]; --d) at[d - 1] = 0;
     }
   }
 };
