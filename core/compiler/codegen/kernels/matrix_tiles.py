@@ -7,7 +7,7 @@ registers high, of which the second one ends with the tile; one of up to 16 rows
 wide.
 
 How many rows registers have is told to each thread before it uses them, and their memory is given back behind it
-(:func:`configured`). Nothing that is called in between may use them: LLVM's own code does not.
+(:meth:`MatrixTile.configured`). Nothing that is called in between may use them: LLVM's own code does not.
 """
 
 from __future__ import annotations

@@ -261,5 +261,4 @@ def choose_matrix_tile(form: ProductForm, m: int, n: int) -> tuple[int, Tile]:
         if best is None or cost < best[0]:
             best = cost, Tile(rows, vectors)
     assert best is not None  # one vector is always narrow enough
-    assert best is not None
     return best
