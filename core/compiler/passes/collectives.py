@@ -7,15 +7,12 @@ The devices of a program are its participants, numbered ``replica * num_partitio
   runtime moves blocks (simplification then removes transposes that meet others). All-reduces whose results are only
   read transposed reduce the transposed array.
 * :func:`match_collectives`, before fusion: collectives become library calls (core/runtime/library/collectives.cc says
-  what each takes); all-reduces that do not wait for one another become one call, because a meeting of devices costs
-  more than a small array.
+  what each takes), and all-reduces that do not wait for one another become one call (:mod:`.combine_all_reduces`).
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -29,10 +26,11 @@ from ..ir.hlo import (
     TupleShape,
     broadcast,
     constant,
-    get_tuple_element,
 )
 from ..ir.moves import concatenate, cut, transpose
-from ..ir.patterns import binary_body, is_collective_call, reshape
+from ..ir.patterns import binary_body, reshape
+from .collective_groups import MEETINGS, complete_groups, connected, permuted_sources
+from .combine_all_reduces import combine_all_reduces
 from .decompose import element_of_tuple
 from .library.call import library_call
 from .rewrite import map_computations, sweep
@@ -42,23 +40,7 @@ if TYPE_CHECKING:
     from ..targets.target import Target
 
 
-# Operands of all-reduces that are exchanged together: enough for a network's bandwidth, and for a large model little
-# enough that the first are exchanged while the gradients of other layers are computed.
-TOGETHER_BYTES: Final = 4 << 20
-
-Groups = tuple[tuple[int, ...], ...]
-
-_MEETINGS: Final = frozenset(
-    (
-        "all-reduce",
-        "all-gather",
-        "all-to-all",
-        "reduce-scatter",
-        "collective-permute",
-        "collective-broadcast",
-    )
-)
-_OPCODES: Final = _MEETINGS | {"partition-id", "replica-id"}
+_OPCODES: Final = MEETINGS | {"partition-id", "replica-id"}
 
 
 def arrange_collectives(module: Module) -> Module:
@@ -91,12 +73,12 @@ def match_collectives(module: Module, target: Target) -> Module:
         if not any(i.opcode in _OPCODES for i in computation.instructions):
             return computation
         first = numbered
-        numbered += sum(i.opcode in _MEETINGS for i in computation.instructions)
-        computation, members = _combine_all_reduces(computation, module, first)
+        numbered += sum(i.opcode in MEETINGS for i in computation.instructions)
+        computation, members = combine_all_reduces(computation, module, first)
         numbers = iter(members)  # the sweep goes through the collectives in their order
 
         def rule(i: Instruction) -> Instruction | None:
-            if i.opcode in _MEETINGS:
+            if i.opcode in MEETINGS:
                 return _match_collective(i, module, next(meetings), next(numbers), library)
             return _match(i, library)
 
@@ -109,111 +91,6 @@ def _has_collectives(module: Module) -> bool:
     return any(i.opcode in _OPCODES for c in module.computations() for i in c.instructions)
 
 
-# ------------------------------------------------------------------------------------------------------- groups
-
-
-def participant_groups(i: Instruction, module: Module) -> Groups:
-    """The groups of participants that meet in ``i``, each in the order of its members.
-
-    What the numbers in ``replica_groups`` are depends on the opcode, the channel and ``use_global_device_ids``, as
-    StableHLO's specification says (cross_replica, cross_partition, cross_replica_and_partition, flattened_ids).
-    """
-    replicas, partitions = module.num_replicas, module.num_partitions
-    given: Groups = i.attributes["replica_groups"]
-    has_channel = i.attributes["channel_id"] > 0
-
-    def all_of(count: int) -> Groups:
-        return given or (tuple(range(count)),)
-
-    def check(groups: Groups, count: int, what: str) -> Groups:
-        for number in (n for group in groups for n in group):
-            if not 0 <= number < count:
-                message = f"a group names {what} {number}, but the program has {count}"
-                raise of_instruction("INVALID_ARGUMENT", message, i)
-        return groups
-
-    if i.attributes.get("use_global_device_ids", False):
-        return check(all_of(replicas * partitions), replicas * partitions, "device")
-    if i.opcode in ("all-to-all", "collective-broadcast") and has_channel:
-        return tuple(
-            tuple(replica * partitions + n for n in group)
-            for replica in range(replicas)
-            for group in check(all_of(partitions), partitions, "partition")
-        )
-    groups = check(all_of(replicas), replicas, "replica")
-    if has_channel and i.opcode not in ("all-to-all", "collective-broadcast"):
-        return tuple(
-            tuple(n * partitions + partition for partition in range(partitions) for n in group)
-            for group in groups
-        )
-    return tuple(
-        tuple(n * partitions + partition for n in group)
-        for partition in range(partitions)
-        for group in groups
-    )
-
-
-def _complete_groups(i: Instruction, module: Module) -> Groups:
-    """The groups of ``i``, in which every participant must be once."""
-    groups = participant_groups(i, module)
-    members = sorted(n for group in groups for n in group)
-    if members != list(range(module.num_replicas * module.num_partitions)):
-        message = (
-            f"the groups {groups} do not hold each of the program's"
-            f" {module.num_replicas * module.num_partitions} devices once"
-        )
-        raise of_instruction("INVALID_ARGUMENT", message, i)
-    return groups
-
-
-def _sources(i: Instruction, module: Module) -> list[int]:
-    """For each participant the one whose operand it gets, or -1."""
-    replicas, partitions = module.num_replicas, module.num_partitions
-    sources = [-1] * (replicas * partitions)
-
-    def send(source: int, target: int) -> None:
-        if sources[target] >= 0:
-            raise of_instruction("INVALID_ARGUMENT", f"device {target} receives twice", i)
-        sources[target] = source
-
-    if i.opcode == "collective-broadcast":
-        for group in participant_groups(i, module):
-            for target in group:
-                send(group[0], target)
-        return sources
-    across_partitions = i.attributes["channel_id"] > 0
-    count = partitions if across_partitions else replicas
-    for source, target in i.attributes["source_target_pairs"]:
-        if not (0 <= source < count and 0 <= target < count):
-            message = f"the pair ({source}, {target}) names a device that the program does not have"
-            raise of_instruction("INVALID_ARGUMENT", message, i)
-        for other in range(replicas if across_partitions else partitions):
-            if across_partitions:
-                send(other * partitions + source, other * partitions + target)
-            else:
-                send(source * partitions + other, target * partitions + other)
-    return sources
-
-
-def _connected(sources: list[int]) -> Groups:
-    """Participants that exchange anything with one another, directly or not; each in one group."""
-    leader = list(range(len(sources)))
-
-    def find(n: int) -> int:
-        while leader[n] != n:
-            n = leader[n]
-        return n
-
-    for target, source in enumerate(sources):
-        if source >= 0:
-            a, b = find(source), find(target)
-            leader[max(a, b)] = min(a, b)
-    groups: dict[int, list[int]] = {}
-    for n in range(len(sources)):
-        groups.setdefault(find(n), []).append(n)
-    return tuple(map(tuple, groups.values()))
-
-
 # ---------------------------------------------------------------------------------------------------- arranging
 
 
@@ -223,13 +100,13 @@ def _arrange(i: Instruction, module: Module) -> Instruction | None:
         count = module.num_partitions if opcode == "partition-id" else module.num_replicas
         return constant(0, i.dtype, i.metadata) if count == 1 else None
     if opcode in ("collective-permute", "collective-broadcast"):
-        sources = _sources(i, module)
+        sources = permuted_sources(i, module)
         if sources == list(range(len(sources))):
             return _results(i, i.operands)
         if all(source < 0 for source in sources):
             return _results(i, [_zeros(o) for o in i.operands])
         return None
-    groups = _complete_groups(i, module)
+    groups = complete_groups(i, module)
     if all(len(group) == 1 for group in groups):
         if tuple(o.shape for o in i.operands) != i.result_shapes:
             raise of_instruction("INVALID_ARGUMENT", "one device alone cannot change the shape", i)
@@ -420,222 +297,6 @@ _ARRANGE: Final[dict[str, Callable[[Instruction, int], Instruction | None]]] = {
 
 # ----------------------------------------------------------------------------------------------------- matching
 
-# What takes long. Rewriting with an eye on other readers makes neither more nor fewer of them follow one another.
-_LONG: Final = frozenset(("conditional", "convolution", "custom-call", "dot", "while"))
-# What is there from the start, and the least distance of two places.
-_GIVEN: Final = frozenset(("parameter", "constant"))
-_STEP: Final = 1e-4
-
-
-def eager_places(
-    instructions: Sequence[Instruction], reduces: Callable[[Instruction], bool]
-) -> dict[Instruction, float]:
-    """Where each instruction should stand, as a number: its place, or for what nothing but one operand of a reduction
-    over devices needs, right behind its operands.
-
-    A partitioner puts the gradients of all layers behind the whole backward pass. If each comes as soon as it can, its
-    exchange begins earlier, and what it is computed from need not be kept.
-    """
-    # The one operand of a reduction that an instruction is for, directly or not; None if it is for anything else.
-    purpose: dict[Instruction, tuple[Instruction, int] | None] = {}
-    for i in reversed(instructions):
-        own = None if i.has_side_effect else purpose.get(i)
-        is_reduction = reduces(i)
-        for n, o in enumerate(i.operands):
-            this = (i, n) if is_reduction else own
-            purpose[o] = this if purpose.get(o, this) == this else None
-    places: dict[Instruction, float] = {}
-    for n, i in enumerate(instructions):
-        last = max((places[o] for o in i.operands if o.opcode not in _GIVEN), default=-1.0)
-        is_eager = purpose.get(i) is not None and last >= 0 and not i.has_side_effect
-        places[i] = min(last + _STEP, n) if is_eager else float(n)
-    return places
-
-
-def meets_others(instruction: Instruction) -> bool:
-    """Whether an instruction is a collective, or one is in what it calls, at any depth."""
-    stack = [instruction]
-    seen: set[Computation] = set()
-    while stack:
-        i = stack.pop()
-        if i.opcode in _MEETINGS:
-            return True
-        if is_collective_call(i):
-            return True
-        for computation in i.called:
-            if computation not in seen:
-                seen.add(computation)
-                stack += computation.instructions
-    return False
-
-
-def _combine_all_reduces(
-    computation: Computation, module: Module, first: int
-) -> tuple[Computation, list[tuple[int, ...]]]:
-    """One all-reduce for those of one kind that do not wait for one another, up to TOGETHER_BYTES of operands if
-    they may run beside other work. For each collective of the new computation, in its order: the numbers that its
-    members have in the program, of which the computation's own begin with ``first``.
-
-    All that have as many collectives before them on the longest way from the parameters are such, and joining them
-    makes no cycle.
-
-    Which are together, the order of their operands, and the order of all collectives must be the same in programs
-    that have the same collectives and differ in other work, because such programs meet (LaunchSeries::Get). So all of
-    that follows from the order of the collectives in the program, and from what each of them waits for. It never
-    follows from who else reads an operand or a result. Only the place of a group among other work, which is behind its
-    last operand, does.
-
-    A partitioner's program has the gradients of the first layer first, which are computed last. So all-reduces of one
-    kind that do not wait for one another come in the order of the longest way to them through work that takes long.
-    """
-    kinds, depth = _joined(computation, module)
-    groups = [group for kind in kinds for group in kind if len(group) > 1]
-    own_collectives = (i for i in computation.instructions if i.opcode in _MEETINGS)
-    number = {i: n for n, i in enumerate(own_collectives, first)}
-    if not groups and all(len(kind) == 1 for kind in kinds):
-        return computation, [(n,) for n in number.values()]
-    place = {i: n for n, i in enumerate(computation.instructions)}
-    # Where a collective stands in the order of all: the groups of a kind take one another's places.
-    turn: dict[Instruction, int] = {}
-    for kind in kinds:
-        last = [max(place[member] for member in group) for group in kind]
-        for group, at_last in zip(kind, sorted(last), strict=True):
-            turn |= dict.fromkeys(group, at_last)
-    eager = eager_places(computation.instructions, lambda i: i.opcode == "all-reduce")
-
-    def begins(i: Instruction) -> float:
-        """Where an instruction would stand: an all-reduce behind its last operand."""
-        return max(eager[o] for o in i.operands) + _STEP / 2 if i in turn else eager[i]
-
-    group_of = {i: group for group in groups for i in group}
-    mapped: dict[Instruction, Instruction] = {}
-    whole_of: dict[Instruction, Instruction] = {}  # of a member
-    members: dict[Instruction, tuple[int, ...]] = {}  # of a new collective: their numbers
-    at: dict[Instruction, float] = {}  # where each new instruction would stand
-    own: dict[Instruction, float] = {}  # where it would stand in the program's own order
-    # Instructions in the order of their depth: all operands of a group come before it is built.
-    for i in sorted(computation.instructions, key=lambda i: depth[i] - (i in group_of) / 2):
-        if i in mapped:
-            continue
-        group = group_of.get(i, [])
-        if not group:
-            mapped[i] = i.with_operands([mapped[o] for o in i.operands])
-            if i in number:
-                members[mapped[i]] = (number[i],)
-            at[mapped[i]], own[mapped[i]] = begins(i), turn.get(i, place[i])
-            continue
-        operands = [mapped[o] for member in group for o in member.operands]
-        shape = TupleShape(tuple(o.shape for o in operands))  # type: ignore[misc]
-        whole = i.replace(shape=shape, operands=operands)
-        members[whole] = tuple(number[member] for member in group)
-        at[whole] = max(map(begins, group))
-        own[whole] = turn[i]
-        first = 0
-        for member in group:
-            values = [get_tuple_element(whole, first + n) for n in range(len(member.operands))]
-            first += len(member.operands)
-            mapped[member] = (
-                member.derive("tuple", values)
-                if isinstance(member.shape, TupleShape)
-                else values[0]
-            )
-            whole_of[member] = whole
-            for value in (*values, mapped[member]):
-                at[value] = own[value] = place[member]
-
-    # The order of collectives: that of their turns, and each side effect behind all collectives that the program begins
-    # before it, read or not.
-    effects: list[Instruction] = []
-    before: dict[Instruction, list[Instruction]] = {}
-    begun: list[Instruction] = []
-    for i in computation.instructions:
-        if i.has_side_effect:
-            before[mapped[i]] = [*effects[-1:], *begun]
-            effects.append(mapped[i])
-            begun = []
-        if meets_others(i):
-            begun.append(whole_of.get(i, mapped[i]))
-    collectives = [i for i in _in_order(own, before) if meets_others(i)]
-    before = {}
-    for chain in (effects, collectives):
-        for a, b in pairwise(chain):
-            before.setdefault(b, []).append(a)
-    order = _in_order(at, before)
-    combined = Computation(
-        computation.name, computation.parameters, order, mapped[computation.root]
-    )
-    return combined, [members[i] for i in order if i in members]
-
-
-def _joined(
-    computation: Computation, module: Module
-) -> tuple[list[list[list[Instruction]]], dict[Instruction, int]]:
-    """For each kind of all-reduces that do not wait for one another, those that become one, the first to begin first;
-    for each instruction, how many collectives there are up to it on the longest way from the parameters.
-
-    A side effect waits for all collectives that the program begins before it: one that comes earlier may read them.
-    """
-    depth: dict[Instruction, int] = {}
-    # The most instructions that take long on a way from the parameters.
-    long: dict[Instruction, int] = {}
-    kinds: dict[Hashable, list[Instruction]] = {}
-    deepest = 0  # of the collectives up to here
-    for i in computation.instructions:
-        level = max((depth[o] for o in i.operands), default=0)
-        long[i] = max((long[o] for o in i.operands), default=0) + (i.opcode in _LONG)
-        if i.has_side_effect:
-            level = max(level, deepest)
-        if i.opcode == "all-reduce":
-            dtypes = {o.dtype for o in i.operands}
-            if len(dtypes) == 1 and not any(o.dtype.kind == "token" for o in i.operands):
-                key = (level, i.called[0], i.operands[0].dtype, participant_groups(i, module))
-                kinds.setdefault(key, []).append(i)
-        if meets_others(i):
-            level += 1
-            deepest = max(deepest, level)
-        depth[i] = level
-    joined: list[list[list[Instruction]]] = []
-    for same in kinds.values():
-        groups: list[list[Instruction]] = []
-        together: list[Instruction] = []
-        size = 0
-        for i in sorted(same, key=long.__getitem__):
-            more = sum(o.shape.bytes for o in i.operands if isinstance(o.shape, Shape))
-            if module.overlaps and together and size + more > TOGETHER_BYTES:
-                groups.append(together)
-                together, size = [], 0
-            together.append(i)
-            size += more
-        joined.append([*groups, together])
-    return joined, depth
-
-
-def _in_order(
-    at: Mapping[Instruction, float], before: Mapping[Instruction, Iterable[Instruction]]
-) -> list[Instruction]:
-    """The instructions, each behind its operands and what ``before`` has for it, and else by the place that each is
-    given.
-    """
-    users: dict[Instruction, list[Instruction]] = {i: [] for i in at}
-    missing = {}
-    for i in at:
-        needed = {*i.operands, *before.get(i, ())} - {i}
-        missing[i] = len(needed)
-        for o in needed:
-            users[o].append(i)
-    numbers = {i: n for n, i in enumerate(at)}
-    ready = [(at[i], numbers[i], i) for i in at if not missing[i]]
-    heapq.heapify(ready)
-    order = []
-    while ready:
-        _, _, i = heapq.heappop(ready)
-        order.append(i)
-        for user in users[i]:
-            missing[user] -= 1
-            if not missing[user]:
-                heapq.heappush(ready, (at[user], numbers[user], user))
-    return order
-
 
 def _match(i: Instruction, library: Library) -> Instruction | None:
     """A device number as a library call; an element of a tuple that is there."""
@@ -662,10 +323,10 @@ def _match_collective(
     }
     if opcode in ("collective-permute", "collective-broadcast"):
         opcode = "collective-permute"
-        config["sources"] = tuple(_sources(i, module))
-        groups = _connected(list(config["sources"]))
+        config["sources"] = tuple(permuted_sources(i, module))
+        groups = connected(list(config["sources"]))
     else:
-        groups = _complete_groups(i, module)
+        groups = complete_groups(i, module)
     if i.called:
         config["operation"] = _name_of_operation(i.called[0])
     config["groups"] = tuple(n for group in groups for n in group)

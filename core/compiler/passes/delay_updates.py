@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ..fusion.fuse import executable_computations
 from ..ir.hlo import Computation, Instruction, Module
 from ..memory.inplace import in_place_operands, must_share, without_bitcasts
-from .collectives import meets_others
+from .collective_groups import meets_others
 from .rewrite import map_computations
 
 # Instructions whose result is their operand's memory.

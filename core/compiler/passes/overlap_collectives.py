@@ -23,7 +23,8 @@ from ..ir.hlo import Computation, Instruction, Module, Shape
 from ..ir.patterns import is_collective_call
 from ..ir.registry import OPS
 from ..memory.inplace import in_place_operands, must_share, without_bitcasts
-from .collectives import eager_places, meets_others
+from .collective_groups import meets_others
+from .combine_all_reduces import eager_places
 from .rewrite import map_computations
 
 if TYPE_CHECKING:

@@ -9,11 +9,8 @@ from tripont.core.compiler.ir import dtypes, hlo
 from tripont.core.compiler.ir.errors import CompileError
 from tripont.core.compiler.ir.hlo import Computation, Instruction, Module, Shape
 from tripont.core.compiler.ir.verifier import verify
-from tripont.core.compiler.passes.collectives import (
-    arrange_collectives,
-    match_collectives,
-    participant_groups,
-)
+from tripont.core.compiler.passes.collective_groups import participant_groups
+from tripont.core.compiler.passes.collectives import arrange_collectives, match_collectives
 from tripont.core.compiler.targets.host import for_cpu
 
 from ..builders import module, op, parameter

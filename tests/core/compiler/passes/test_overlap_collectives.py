@@ -13,7 +13,7 @@ from tripont.core.compiler.ir.hlo import (
 )
 from tripont.core.compiler.ir.verifier import verify
 from tripont.core.compiler.memory import buffers
-from tripont.core.compiler.passes import collectives
+from tripont.core.compiler.passes import combine_all_reduces
 from tripont.core.compiler.passes.collectives import arrange_collectives, match_collectives
 from tripont.core.compiler.passes.overlap_collectives import MOST_AHEAD, overlap_collectives
 from tripont.core.compiler.targets.host import for_cpu
@@ -174,7 +174,7 @@ def test_each_result_of_a_joined_collective_is_behind_its_end() -> None:
 
 def test_gradients_are_joined_in_the_order_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two of four fit together: the first two, which are exchanged where the backward pass has computed them."""
-    monkeypatch.setattr(collectives, "TOGETHER_BYTES", 2 * 4 * SIZE)
+    monkeypatch.setattr(combine_all_reduces, "TOGETHER_BYTES", 2 * 4 * SIZE)
     x = parameter(0, SIZE)
     add = body("add")
     values = [x]
