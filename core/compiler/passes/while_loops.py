@@ -16,6 +16,7 @@ from ..ir.hlo import (
 )
 from ..ir.registry import OPS, PACKING, WORTH
 from ..ir.trip_counts import known_trip_count
+from .invariants import invariants_of, unchanged_parameters
 from .library.streamed import is_made_inside
 from .rewrite import map_computations, prune, sweep_module
 
@@ -325,14 +326,11 @@ def _hoist(
     move. ``worth_it``: the ``hoisting`` of ops that are moved for their own sake; what they need goes along.
     """
     condition, body = loop.called
-    if body.root.opcode != "tuple":
-        return None
-    unchanged = {p for p, r in zip(body.parameters, body.root.operands, strict=True) if p is r}
-    frontier = _frontier(body, unchanged, target, worth_it)
+    frontier = _frontier(body, target, worth_it)
     if not frontier:
         return None
     outside: dict[Instruction, Instruction] = {
-        p: loop.operands[p.attributes["index"]] for p in unchanged
+        p: loop.operands[p.attributes["index"]] for p in unchanged_parameters(body)
     }
     before: list[Instruction] = []
     for i in topological_order(frontier):
@@ -375,22 +373,14 @@ def _hoist(
     return before, new
 
 
-def _frontier(
-    body: Computation, unchanged: set[Instruction], target: Target, worth_it: str
-) -> list[Instruction]:
-    """Instructions that a loop's body computes from its ``unchanged`` parameters alone and are worth moving, as far as
-    the rest of the body reads them.
-    """
-    invariant: set[Instruction] = set(unchanged)
+def _frontier(body: Computation, target: Target, worth_it: str) -> list[Instruction]:
+    """Invariants of a loop's body that are worth moving, as far as the rest of the body reads them."""
+    invariant = invariants_of(body)
     worth: set[Instruction] = set()
     for i in body.instructions:
-        op = OPS[i.opcode]
-        may_hoist = op.hoisting or (op.elementwise and not op.side_effect)
-        if not may_hoist or not isinstance(i.shape, Shape):
-            continue
-        if all(o in invariant for o in i.operands):
-            invariant.add(i)
-            if i.operands and (op.hoisting == worth_it or any(o in worth for o in i.operands)):
+        if i in invariant and i.operands:
+            own = OPS[i.opcode].hoisting == worth_it
+            if own or any(o in worth for o in i.operands):
                 worth.add(i)
     found = (
         o

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ...ir.hlo import Computation, Instruction, Module
 from ...ir.registry import OPS
 from .. import rewrite
+from ..invariants import invariants_of
 from .attention import fuse_attention
 from .context import Context
 from .orientation import orient_results
@@ -26,19 +27,24 @@ def match_library(module: Module, target: Target) -> Module:
             sequences.update(
                 c for i in computation.instructions if OPS[i.opcode].runs_thunks for c in i.called
             )
+    bodies = {i.called[1] for c in sequences for i in c.instructions if i.opcode == "while"}
     new: dict[Computation, Computation] = {}
     fusions: dict[Hashable, Computation] = {}
     for computation in module.computations():
         if computation in sequences:
             called = rewrite.with_called(computation, new)
             called = fuse_attention(called, target, fusions, module.exact)
-            new[computation] = _match(called, target, fusions)
+            new[computation] = _match(called, target, fusions, computation in bodies)
     return rewrite.with_entry(module, new[module.entry])
 
 
 def _match(
-    computation: Computation, target: Target, fusions: dict[Hashable, Computation]
+    computation: Computation,
+    target: Target,
+    fusions: dict[Hashable, Computation],
+    is_body: bool,
 ) -> Computation:
+    """``is_body``: whether a loop repeats the computation."""
     computation = orient_results(computation, target)
     uses = dict.fromkeys(computation.instructions, 0)
     fusible: set[Instruction] = set()  # those that a user could be fused with
@@ -61,7 +67,8 @@ def _match(
         return result
 
     computation = rewrite.sweep(computation, rule, repeat=False)
+    kept = invariants_of(computation) if is_body else frozenset()
     computation = rewrite.sweep(
-        computation, lambda i: generate_product(i, target, fusions), repeat=False
+        computation, lambda i: generate_product(i, target, fusions, kept), repeat=False
     )
     return fuse_epilogues(computation, target, fusions)

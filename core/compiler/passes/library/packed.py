@@ -7,7 +7,7 @@ before and after the product is part of it. Which products are better generated 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Container, Hashable
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -34,9 +34,14 @@ _PACKED_LITERAL_BYTES: Final = 1 << 24
 
 
 def generate_product(
-    call: Instruction, target: Target, fusions: dict[Hashable, Computation]
+    call: Instruction,
+    target: Target,
+    fusions: dict[Hashable, Computation],
+    kept: Container[Instruction] = (),
 ) -> Instruction | None:
-    """What computes the gemm ``call``, if :func:`.gemm.match_dot` said that it is generated."""
+    """What computes the gemm ``call``, if :func:`.gemm.match_dot` said that it is generated. ``kept``: what is the same
+    each time (:func:`..invariants.invariants_of`).
+    """
     if call.opcode != "library-call" or "lanes" not in call.attributes["config"]:
         return None
     lhs, rhs = call.operands[:2]
@@ -44,14 +49,18 @@ def generate_product(
         product_forms.choose_matrix if call.attributes["config"]["matrix"] else product_forms.choose
     )
     form = choose(target, lhs.dtype, rhs.dtype, call.dtype)
-    generated = packed_product(call, form, target, fusions) if form is not None else None
+    generated = packed_product(call, form, target, fusions, kept) if form is not None else None
     if generated is None:
         raise errors.of_instruction("INTERNAL", "no kernel for this product", call)
     return generated
 
 
 def packed_product(
-    gemm: Instruction, form: ProductForm, target: Target, fusions: dict[Hashable, Computation]
+    gemm: Instruction,
+    form: ProductForm,
+    target: Target,
+    fusions: dict[Hashable, Computation],
+    kept: Container[Instruction],
 ) -> Instruction | None:
     """What computes ``gemm`` with ``form``; None if its result is not laid out for it or is too narrow."""
     config = gemm.attributes["config"]
@@ -80,8 +89,9 @@ def packed_product(
         few = m <= target.costs.matrices.copied_rows and same
     else:
         few = m <= costs.copied_rows and n >= costs.copied_width * m
-    # With few rows in lhs few units read a part of rhs.
-    copies = lies and not small and few and not _is_literal(right, form)
+    # With few rows in lhs few units read a part of rhs. What is packed once for a program or a loop is not copied.
+    once = right in kept or _is_literal(right, form)
+    copies = lies and not small and few and not once
     direct = lies and (small or copies)
     if made is not None:
         right = made

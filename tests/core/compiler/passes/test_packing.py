@@ -20,6 +20,8 @@ from tests.core.compiler.test_native import NativeSimulation
 
 Array = np.ndarray[Any, Any]
 S8, S32, BF16, F32 = dtypes.S8, dtypes.S32, dtypes.BF16, dtypes.F32
+# A CPU with AMX.
+MATRICES = "sapphirerapids+amx-tile+amx-int8+amx-bf16"
 
 
 def compiled(root: Instruction, parameters: list[Instruction], cpu: str = "host") -> hlo.Module:
@@ -50,16 +52,29 @@ def inside(after: hlo.Module) -> hlo.Module:
     return hlo.Module("body", found.called[1])
 
 
+def repeated(type_: DType, rows: int) -> hlo.Module:
+    """x = tanh(x @ w), three times."""
+    x, w = parameter(1, rows, 640, dtype=type_), parameter(2, 640, 640, dtype=type_)
+    made = product((type_, type_), type_, rows, 640, 640).replace(operands=[x, w])
+    return loop(op("tanh", made), x, [w])
+
+
+@pytest.mark.parametrize("cpu", ["x86-64-v3", "cascadelake", MATRICES])
+@pytest.mark.parametrize("rows", [64, 200])
 @pytest.mark.parametrize("type_", [BF16, F32], ids=str)
-def test_a_matrix_is_packed_once_for_a_loop(type_: DType) -> None:
-    x, w = parameter(1, 200, 640, dtype=type_), parameter(2, 640, 640, dtype=type_)
-    made = product((type_, type_), type_, 200, 640, 640).replace(operands=[x, w])
-    before = loop(op("tanh", made), x, [w])
-    after = pipeline.run(before, for_cpu("host", False), Dump())
+def test_few_rows_too_find_it_packed(type_: DType, rows: int, cpu: str) -> None:
+    """Once for the loop, where one product alone would copy what it reads of the matrix."""
+    after = pipeline.run(repeated(type_, rows), for_cpu(cpu, False), Dump())
     assert kinds(after).count("pack") == 1
     assert "pack" not in kinds(inside(after))
     assert "packed-dot" in kinds(inside(after))
-    values = [random(type_, (200, 640), 0), random(type_, (640, 640), 1)]
+
+
+@pytest.mark.parametrize("rows", [64, 200])
+@pytest.mark.parametrize("type_", [BF16, F32], ids=str)
+def test_a_matrix_that_is_packed_once_for_a_loop(type_: DType, rows: int) -> None:
+    after = pipeline.run(repeated(type_, rows), for_cpu("host", False), Dump())
+    values = [random(type_, (rows, 640), 0), random(type_, (640, 640), 1)]
     values[1] = (values[1].astype(np.float32) / 32).astype(type_.numpy)
     (got,) = NativeSimulation(after).run(values)
     exact = values[0].astype(np.float64)
