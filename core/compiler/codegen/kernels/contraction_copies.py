@@ -10,7 +10,7 @@ from .. import llvm_ir
 from ..generator import Coordinate, Index
 from ..llvm_ir import Value, i64
 from ..representation import components
-from .contraction_loops import BLOCK, Loops
+from .contraction_loops import BLOCK, Dimension, Loops
 from .loops import count
 
 
@@ -46,91 +46,137 @@ def _plan(loops: Loops) -> _Copies:
 
 
 def copied_panels(loops: Loops) -> int:
+    """The function of a product, whose result is the number of its units of work."""
+    return _CopiedPanels(loops).emit()
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """A unit's part of the result: the tiles [first, last) of the panel with ``columns``, at the ``fixed`` places of
+    the outer dimensions.
+    """
+
+    fixed: dict[Dimension, Coordinate]
+    columns: list[Coordinate]
+    first: Value
+    last: Value
+
+
+class _CopiedPanels:
     """A unit of work is a block of rows by a panel of columns.
 
     Sums are cut into pieces. The part of the panel that a piece reads is copied to the stack, where all tiles of
     the block read it from the nearest cache. Each tile starts a piece from zero and adds it to the sums of the
     pieces before, on the stack too.
     """
-    g, b = loops.g, loops.g.builder
-    row, column, depth, outer = loops.row, loops.column, loops.c.contracted[0], loops.outer
-    plan = _plan(loops)
-    height, lanes, width = plan.height, plan.lanes, plan.width
-    tall, tiles = plan.tall, plan.tiles
-    type_ = llvm_ir.vector(loops.type, lanes)
-    across = width * loops.parts  # vectors of a row of the panel, or of a tile
-    panel = b.alloca(loops.type, plan.piece * across * lanes)
-    sums = b.alloca(loops.type, tall * height * across * lanes)
-    g.note(panel, sums)
 
-    def load(buffer: Value, first: Value, count: int) -> list[Value]:
-        steps = (i64(n * lanes) for n in range(count))
-        return [loops.load_vector(buffer, b.add(first, step), lanes) for step in steps]
+    def __init__(self, loops: Loops) -> None:
+        self.loops, self.g, self.b = loops, loops.g, loops.g.builder
+        self.depth = loops.c.contracted[0]
+        self.plan = plan = _plan(loops)
+        self.type = llvm_ir.vector(loops.type, plan.lanes)
+        self.across = plan.width * loops.parts  # vectors of a row of the panel, or of a tile
+        self.row_size = self.across * plan.lanes
+        self.panel = self.b.alloca(loops.type, plan.piece * self.row_size)
+        self.sums = self.b.alloca(loops.type, plan.tall * plan.height * self.row_size)
+        self.g.note(self.panel, self.sums)
 
-    def store(buffer: Value, first: Value, values: Sequence[Value]) -> None:
-        for n, value in enumerate(values):
-            loops.store_vector(buffer, b.add(first, i64(n * lanes)), value)
+    def emit(self) -> int:
+        loops, plan = self.loops, self.plan
+        dims = [*(d.size for d in loops.outer), plan.blocks, plan.panels]
+        count(self.g, loops.frame.begin, loops.frame.end, dims, self.unit)
+        return math.prod(dims)
 
-    def unit(index: Index) -> None:
-        fixed_at = dict(zip(outer, index, strict=False))
-        first = g.mul(index[-2].base, i64(tall))
-        last = b.intrinsic("smin", [g.add(first, i64(tall)), i64(tiles)])
+    def unit(self, index: Index) -> None:
+        g, b, plan = self.g, self.b, self.plan
+        fixed = dict(zip(self.loops.outer, index, strict=False))
+        first = g.mul(index[-2].base, i64(plan.tall))
+        last = b.intrinsic("smin", [g.add(first, i64(plan.tall)), i64(plan.tiles)])
         g.note(last)
-        left = loops.start(index[-1], width * lanes, column.size)
-        column_at = [loops.offset(left, v * lanes, lanes, column.size) for v in range(width)]
-
-        def rows_of(tile: Value) -> list[Coordinate]:
-            number = Coordinate(tile, high=tiles - 1)
-            top = loops.start(number, height, row.size)
-            return [loops.offset(top, r, 1, row.size) for r in range(height)]
-
-        def sums_of(tile: Value) -> Value:
-            return b.mul(b.sub(tile, first), i64(height * across * lanes))
-
-        def write(rows: Sequence[Coordinate], totals: Sequence[Value]) -> None:
-            for n, value in enumerate(loops.grouped(totals)):
-                r, v = divmod(n, width)
-                loops.store({**fixed_at, row: rows[r], column: column_at[v]}, value)
-
-        def copy(start: Value, stop: Value) -> None:
-            with g.loop(start, stop) as (k, _, _):
-                at = {**fixed_at, depth: Coordinate(k, high=depth.size - 1)}
-                values = [loops.read(1, {**at, column: place}) for place in column_at]
-                to = b.mul(b.sub(k, start), i64(across * lanes))
-                store(panel, to, [part for value in values for part in components(value)])
-
-        def product(rows: list[Coordinate], start: Value, stop: Value) -> list[Value]:
-            zeros = [llvm_ir.zero(type_)] * (height * across)
-            with g.loop(start, stop, 1, zeros) as (k, carried, results):
-                at = {**fixed_at, depth: Coordinate(k, high=depth.size - 1)}
-                right = loops.grouped(
-                    load(panel, b.mul(b.sub(k, start), i64(across * lanes)), across)
-                )
-                totals = loops.grouped(list(carried))
-                loops.add_products(at, rows, right, totals)
-                carried[:] = [part for total in totals for part in components(total)]
-            return list(results)
-
+        block = _Block(fixed, self.columns_of(index[-1]), first, last)
         if plan.pieces == 1:
-            copy(i64(0), i64(depth.size))
+            self.copy(block, i64(0), i64(self.depth.size))
             with g.loop(first, last) as (tile, _, _):
-                rows = rows_of(tile)
-                write(rows, product(rows, i64(0), i64(depth.size)))
-            return
-        with g.loop(first, last) as (tile, _, _):
-            store(sums, sums_of(tile), [llvm_ir.zero(type_)] * (height * across))
-        with g.loop(i64(0), i64(depth.size), plan.piece) as (start, _, _):
-            stop = b.intrinsic("smin", [g.add(start, i64(plan.piece)), i64(depth.size)])
-            g.note(stop)
-            copy(start, stop)
-            with g.loop(first, last) as (tile, _, _):
-                terms = product(rows_of(tile), start, stop)
-                before = load(sums, sums_of(tile), height * across)
-                totals = [loops.add(*pair) for pair in zip(before, terms, strict=True)]
-                store(sums, sums_of(tile), totals)
-        with g.loop(first, last) as (tile, _, _):
-            write(rows_of(tile), load(sums, sums_of(tile), height * across))
+                rows = self.rows_of(tile)
+                self.write(block, rows, self.product(block, rows, i64(0), i64(self.depth.size)))
+        else:
+            self.add_pieces(block)
 
-    dims = [*(d.size for d in outer), plan.blocks, plan.panels]
-    count(g, loops.frame.begin, loops.frame.end, dims, unit)
-    return math.prod(dims)
+    def add_pieces(self, block: _Block) -> None:
+        g, b = self.g, self.b
+        sums = self.plan.height * self.across
+        with g.loop(block.first, block.last) as (tile, _, _):
+            self.store(self.sums, self.sums_of(block, tile), [llvm_ir.zero(self.type)] * sums)
+        with g.loop(i64(0), i64(self.depth.size), self.plan.piece) as (start, _, _):
+            stop = b.intrinsic("smin", [g.add(start, i64(self.plan.piece)), i64(self.depth.size)])
+            g.note(stop)
+            self.copy(block, start, stop)
+            with g.loop(block.first, block.last) as (tile, _, _):
+                terms = self.product(block, self.rows_of(tile), start, stop)
+                before = self.load(self.sums, self.sums_of(block, tile), sums)
+                totals = [self.loops.add(*pair) for pair in zip(before, terms, strict=True)]
+                self.store(self.sums, self.sums_of(block, tile), totals)
+        with g.loop(block.first, block.last) as (tile, _, _):
+            rows = self.rows_of(tile)
+            self.write(block, rows, self.load(self.sums, self.sums_of(block, tile), sums))
+
+    def columns_of(self, panel: Coordinate) -> list[Coordinate]:
+        loops, lanes, width = self.loops, self.plan.lanes, self.plan.width
+        left = loops.start(panel, width * lanes, loops.column.size)
+        return [loops.offset(left, v * lanes, lanes, loops.column.size) for v in range(width)]
+
+    def rows_of(self, tile: Value) -> list[Coordinate]:
+        loops, height = self.loops, self.plan.height
+        number = Coordinate(tile, high=self.plan.tiles - 1)
+        top = loops.start(number, height, loops.row.size)
+        return [loops.offset(top, r, 1, loops.row.size) for r in range(height)]
+
+    def copy(self, block: _Block, start: Value, stop: Value) -> None:
+        """Copy the rows [start, stop) of the panel."""
+        with self.g.loop(start, stop) as (k, _, _):
+            at = {**block.fixed, self.depth: self.term(k)}
+            values = [
+                self.loops.read(1, {**at, self.loops.column: place}) for place in block.columns
+            ]
+            parts = [part for value in values for part in components(value)]
+            self.store(self.panel, self.row_of_panel(k, start), parts)
+
+    def product(
+        self, block: _Block, rows: list[Coordinate], start: Value, stop: Value
+    ) -> list[Value]:
+        """The sums of a tile over the rows [start, stop) of the panel."""
+        loops = self.loops
+        zeros = [llvm_ir.zero(self.type)] * (self.plan.height * self.across)
+        with self.g.loop(start, stop, 1, zeros) as (k, carried, results):
+            at = {**block.fixed, self.depth: self.term(k)}
+            right = self.load(self.panel, self.row_of_panel(k, start), self.across)
+            totals = loops.grouped(list(carried))
+            loops.add_products(at, rows, loops.grouped(right), totals)
+            carried[:] = [part for total in totals for part in components(total)]
+        return list(results)
+
+    def write(self, block: _Block, rows: Sequence[Coordinate], totals: Sequence[Value]) -> None:
+        loops = self.loops
+        for n, value in enumerate(loops.grouped(totals)):
+            r, v = divmod(n, self.plan.width)
+            place = {**block.fixed, loops.row: rows[r], loops.column: block.columns[v]}
+            loops.store(place, value)
+
+    def term(self, k: Value) -> Coordinate:
+        return Coordinate(k, high=self.depth.size - 1)
+
+    def row_of_panel(self, k: Value, start: Value) -> Value:
+        return self.b.mul(self.b.sub(k, start), i64(self.row_size))
+
+    def sums_of(self, block: _Block, tile: Value) -> Value:
+        return self.b.mul(self.b.sub(tile, block.first), i64(self.plan.height * self.row_size))
+
+    def load(self, buffer: Value, first: Value, count: int) -> list[Value]:
+        lanes = self.plan.lanes
+        places = (self.b.add(first, i64(n * lanes)) for n in range(count))
+        return [self.loops.load_vector(buffer, place, lanes) for place in places]
+
+    def store(self, buffer: Value, first: Value, values: Sequence[Value]) -> None:
+        for n, value in enumerate(values):
+            place = self.b.add(first, i64(n * self.plan.lanes))
+            self.loops.store_vector(buffer, place, value)
