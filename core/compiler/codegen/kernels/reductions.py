@@ -28,10 +28,10 @@ from ..llvm_ir import Value, i64
 from ..representation import Complex, Element, components, literal
 from . import accumulation, loops, work_groups
 from .emit import EmittedKernel, Frame, emitter
+from .row_totals import RowTotals
 
 UNROLLED: Final = 4  # an innermost reduced dimension of at most this size has no loop,
 UNROLLED_SIZE: Final = 64  # if what is written out then is not more than this
-PAIRED: Final = 8  # steps of a loop over terms in pairs that need no blocks
 # A sum of at most so many elements, which are cheap, is taken of scalars. In a loop it often reads elements that the
 # steps before have just written one by one: a vector would have to wait until all of them are in the nearest cache.
 SCALARS: Final = 8
@@ -398,109 +398,9 @@ class Reduction:
         loops.count(self.g, self.frame.begin, self.frame.end, self.kept_dims, row)
         return math.prod(self.kept_dims)
 
-    def vectors_of_rows(self, size: int) -> tuple[int, int, int]:
-        """How ``size`` elements of a row are taken in: lanes of a vector, vectors at a time, and how many of these are
-        added up in pairs before an accumulator takes them: there are two accumulators at least, so that two vectors of
-        the next step need not wait.
-        """
-        count = 1 if self.once else min(self.lanes, 1 << max(size - 1, 0).bit_length())
-        if self.once or self.shared:
-            return count, 1, 1
-        vectors = size // count
-        unroll = max(1, min(self.unroll, vectors))
-        if vectors % unroll and vectors < 4 * unroll:
-            unroll = max(u for u in range(1, unroll + 1) if vectors % u == 0 or u <= unroll // 2)
-        tree = 4 if unroll % 8 == 0 else 2 if unroll % 4 == 0 else 1
-        return count, unroll, tree if self.pairs else 1
-
     def totals(self, kept: Index, lane: int) -> list[Value]:
         """The scalar accumulators at the end of one row; the lanes run along the reduced dimension ``lane``."""
-        g = self.g
-        size = self.dims[lane]
-        others = [d for d in self.reduced if d != lane]
-        count, unroll, tree = self.vectors_of_rows(size)
-        vectors, accumulators = size // count, unroll // tree
-        first, stride = i64(0), 1  # this work-item's vectors
-        if self.shared:
-            stride = self.frame.target.work_group
-            first = g.mul(work_groups.local_id(g), i64(count))
-        main = vectors // unroll * unroll * count
-        scalar_tail = not self.masked and size % count != 0
-        width = len(self.initial(1))
-
-        def split(flat: Sequence[Value]) -> list[list[Value]]:
-            return [list(flat[u * width : (u + 1) * width]) for u in range(len(flat) // width)]
-
-        def flattened(sets: Sequence[Sequence[Value]]) -> list[Value]:
-            return [v for s in sets for v in s]
-
-        def fresh_sets() -> list[Value]:
-            return self.initial(count) * accumulators
-
-        def fresh() -> list[Value]:
-            return fresh_sets() + (self.initial(1) if scalar_tail else [])
-
-        def merge_sets(a: list[Value], b: list[Value]) -> list[Value]:
-            pairs = zip(split(a), split(b), strict=True)
-            return flattened([self.combine(x, self.structured(y)) for x, y in pairs])
-
-        def along(at: dict[int, Coordinate], flat: list[Value]) -> list[Value]:
-            sets = split(flat[: accumulators * width])
-            extra = flat[accumulators * width :]
-
-            def take(position: int, *places: Coordinate) -> None:
-                indices = [self.index(kept, {**at, lane: c}) for c in places]
-                if len(indices) == 1:
-                    sets[position] = self.step(sets[position], indices[0], None)
-                else:
-                    sets[position] = self.step_in_pairs(sets[position], indices)
-
-            if main <= 2 * unroll * count and not self.shared:
-                for number, start in enumerate(range(0, main, tree * count)):
-                    places = range(start, start + tree * count, count)
-                    take(number % accumulators, *(_vector(place, count) for place in places))
-            else:
-                step = unroll * count * stride
-
-                def vectors_at(i: Value, flat_sets: list[Value]) -> list[Value]:
-                    sets[:] = split(flat_sets)
-                    for u in range(accumulators):
-                        bases = [g.add(i, i64((u * tree + n) * count)) for n in range(tree)]
-                        at_once = (int(count > 1), count, None, 0, size - 1, count)
-                        take(u, *(Coordinate(base, *at_once) for base in bases))
-                    return flattened(sets)
-
-                sets[:] = split(
-                    self.accumulate(
-                        first, i64(main), step, -(-main // step), flattened(sets), vectors_at,
-                        fresh_sets, merge_sets, tree, max(accumulation.LONGEST, tree * PAIRED),
-                    )
-                )  # fmt: skip
-            left = [_vector(start, count) for start in range(main, vectors * count, count)]
-            for number, start in enumerate(range(0, len(left), tree)):
-                take(number % accumulators, *left[start : start + tree])
-            rest = vectors * count
-            if rest < size and not scalar_tail:
-                c = _vector(rest, count)
-                mask = loops.mask_of(size - rest, count)
-                with g.masked(mask):
-                    sets[0] = self.step(sets[0], self.index(kept, {**at, lane: c}), mask)
-            elif rest < size:
-                begin = g.add(i64(rest), work_groups.local_id(g)) if self.shared else i64(rest)
-                with g.loop(begin, i64(size), stride, extra) as (i, carried, results):
-                    c = Coordinate(i, 0, 1, None, rest, size - 1)
-                    carried[:] = self.step(carried, self.index(kept, {**at, lane: c}), None)
-                extra = results
-            return [*flattened(sets), *extra]
-
-        terms = -(-vectors // (unroll * stride)) + 1
-        flat = self.nest(others, fresh(), along, fresh, merge_sets, terms)
-        total = self.across_lanes(self.joined(split(flat[: accumulators * width])))
-        if scalar_tail:
-            total = self.combine(total, self.structured(flat[accumulators * width :]))
-        if self.shared:
-            total = work_groups.combine(g, total, lambda a, b: self.combine(a, self.structured(b)))
-        return total
+        return RowTotals(self, kept, lane).totals()
 
     def emit_blocks(self, lane: int) -> int:
         """A unit of work is a block of results that are neighbours in the kept dimension ``lane``."""
@@ -581,9 +481,3 @@ class Reduction:
     @staticmethod
     def with_lane(prefix: Index, place: int, c: Coordinate) -> Index:
         return (*prefix[:place], c, *prefix[place:])
-
-
-def _vector(start: int, lanes: int) -> Coordinate:
-    """``lanes`` coordinates from ``start`` on."""
-    multiple = math.gcd(start, 1 << 30)
-    return Coordinate(i64(start), int(lanes > 1), lanes, None, start, start + lanes - 1, multiple)
