@@ -7,9 +7,11 @@ arithmetic for reliable scientific computation", 1993). The largest distance to 
 :data:`SAFETY`, is the tolerance of an element. Exact results (sums of small whole numbers, for instance) are not moved,
 so that a program of whole numbers has no tolerance. Where an integer, a truth value, or whether a number is finite
 depends on the rounding, an element is free. Whether two rounded numbers are equal is drawn where their difference had
-both signs: equal numbers lie between, and random ones nearly never meet (:class:`_Ties`). The sign of a NaN that
-arithmetic gives is not specified either (IEEE 754, 6.3), and decides where a sort by the total order puts that NaN, so
-it is drawn anew. Whether a number beyond its type of at most 16 bits is infinite is drawn too: kernels keep it in f32.
+both signs: equal numbers lie between, and random ones nearly never meet (:class:`_Ties`). In the same way it is drawn
+whether an exponent near a whole number is that number: a power of a negative number is NaN otherwise. The sign of a NaN
+that arithmetic gives is not specified either (IEEE 754, 6.3), and decides where a sort by the total order puts that
+NaN, so it is drawn anew. Whether a number beyond its type of at most 16 bits is infinite is drawn too: kernels keep it
+in f32.
 
 The steps of a reduction are moved by what another order of n terms loses as a rule, which grows with the root of n, and
 a sum of array elements by no more than any order can lose: n roundings of the sum of their sizes. Floats of at most 16
@@ -44,6 +46,8 @@ ULPS: Final = 8.0
 # Evaluations with moved values, and as many as there are before a result is called wrong.
 TRIES: Final = 8
 TRIES_TO_CONFIRM: Final = 48
+# How near a whole number an exponent lies that rounding may make one.
+_NEARLY_WHOLE: Final = 0.25
 # The wider type in which floats of at most 16 bits are summed.
 _EPS_OF_WIDER_SUMS: Final = 2.0**-23
 
@@ -72,7 +76,8 @@ class _Budget:
 
 
 class _Ties:
-    """The tests for equality of floats, and what the tries saw of the differences of their operands.
+    """The tests for equality of floats (a power has one: whether its exponent is whole), and what the tries saw of the
+    differences of their operands.
 
     Where a difference was above zero in one try and below it in another, rounding decides whether it is zero. An array
     holds for each part of an element (a complex number has two) whether it was seen above zero, and below.
@@ -125,6 +130,8 @@ class _Perturbation(_Budget):
         super().__call__(instruction, operands, results)
         if instruction.opcode == "compare" and _is_inexact(operands[0]):
             return [self._drawn(instruction, operands, results[0])]
+        if instruction.opcode == "power" and results[0].dtype.kind != "c":
+            results = [self._of_whole_exponents(instruction, operands, results[0])]
         ulps = self.amplitudes.get(instruction)
         if ulps is None:
             return results
@@ -139,6 +146,25 @@ class _Perturbation(_Budget):
         with np.errstate(all="ignore"):
             free = self.ties.may_be_equal(instruction, operands)
         return np.where(free, self._coins(result.shape), result)
+
+    def _of_whole_exponents(
+        self, instruction: Instruction, operands: Sequence[Array], result: Array
+    ) -> Array:
+        """The powers ``result``, with some of the NaN replaced whose exponents rounding could make whole numbers."""
+        base, exponent = operands
+        if not _is_inexact(exponent):
+            return result
+        with np.errstate(all="ignore"):
+            whole = np.rint(_widened(exponent))
+            free = self.ties.may_be_equal(instruction, [exponent, whole])
+            free &= np.isnan(result) & (np.abs(_widened(exponent) - whole) < _NEARLY_WHOLE)
+        if not free.any():
+            return result
+        with evaluate.observed(None):
+            (of_whole,) = evaluate.evaluate_instruction(
+                instruction, [base, whole.astype(exponent.dtype)]
+            )
+        return np.where(free & self._coins(result.shape), of_whole, result)
 
     def _coins(self, shape: tuple[int, ...]) -> Array:
         """Truth values: in a third of the cases all true, in a third all false. Code treats the elements of an array
