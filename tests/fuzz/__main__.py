@@ -9,9 +9,9 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import pickle
 import sys
 import time
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +23,10 @@ from tests.fuzz.judge import Case, findings, kind_of
 
 _FIRST_SEED: Final = 1_000_000  # of a new corpus: the suite's seeds are smaller
 _MOST: Final = 1_000_000  # programs of a turn
+_CASE: Final = "case.pickle"  # what a program is made small from
 _SAVED_EVERY: Final = 30.0  # seconds
+# Of the CPU that a smaller program may take: its loop may have lost its end.
+_SECONDS_OF_SMALLER: Final = 10.0
 
 
 def check(name: str, seed: int) -> str:
@@ -52,7 +55,7 @@ class Corpus:
         fresh.write_text(json.dumps(self.state, indent=1) + "\n")
         fresh.replace(self._file)
 
-    def add(self, name: str, seed: int, what: str, small: bool) -> Path:
+    def add(self, name: str, seed: int, what: str) -> Path:
         """Write down a program that failed."""
         folder = self.folder / f"{name}-{seed}"
         folder.mkdir(exist_ok=True)
@@ -64,16 +67,35 @@ class Corpus:
         case = FUZZERS[name](seed)
         (folder / "program.mlir").write_text(case.text)
         np.savez(folder / "arguments.npz", *[np.asarray(a) for a in case.arguments])
-        if small:
-            (folder / "small.mlir").write_text(
-                shrink.shrunk(case, lambda c: _still_fails(c, seed, kind_of(what))).text
-            )
+        (folder / _CASE).write_bytes(pickle.dumps(case))
         return folder
+
+    def make_small(self, name: str, seed: int, what: str) -> Path:
+        """Write down a smaller program that fails as the one that was added does."""
+        folder = self.folder / f"{name}-{seed}"
+        case = pickle.loads((folder / _CASE).read_bytes())
+        if case.xla:
+            import jax  # noqa: F401  # once, and not in the process of each smaller program
+        small = shrink.shrunk(case, lambda c: _still_fails(c, seed, kind_of(what)))
+        (folder / "small.mlir").write_text(small.text)
+        return folder / "small.mlir"
 
 
 def _still_fails(case: Case, seed: int, kind: str) -> bool:
-    said = children.outcome(lambda: " | ".join(findings(case, seed)))
+    said = children.outcome(lambda: " | ".join(findings(case, seed)), _SECONDS_OF_SMALLER)
     return bool(said) and kind_of(said) == kind
+
+
+def _write_down(corpus: Corpus, name: str, seed: int, what: str, small: bool) -> None:
+    """Add a program to the corpus and make it small, each in a child, as this process must not load what has threads.
+
+    Nor may the process that makes it small have made it with JAX: each smaller program runs in a fork of that process,
+    and a fork of a process that has started XLA waits for ever for XLA's threads.
+    """
+    print(f"  {children.outcome(lambda: str(corpus.add(name, seed, what)))}", flush=True)
+    if small and name not in FRAMEWORKS:
+        made = children.outcome(lambda: str(corpus.make_small(name, seed, what)), seconds=1200)
+        print(f"  {made}", flush=True)
 
 
 def main() -> int:
@@ -126,9 +148,7 @@ def _turn(
             bad += 1
             standing["failed"] += 1
             print(f"{name} {seed}: {what[:600]}", flush=True)
-            # In a child: it makes the program again, and this process must not load what has threads.
-            add = partial(corpus.add, name, seed, what, small)
-            print(f"  {children.outcome(lambda add=add: str(add()), seconds=1200)}", flush=True)
+            _write_down(corpus, name, seed, what, small)
         now = time.monotonic()
         if now > saved + _SAVED_EVERY:
             corpus.save()

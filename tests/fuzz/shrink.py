@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,21 +19,26 @@ def _context() -> ir.Context:
     return bindings._new_context()
 
 
-def shrunk(case: Case, fails: Callable[[Case], bool], most: int = 400) -> Case:
-    """A case with fewer operations and results of which ``fails`` is still true. ``most``: how often to ask."""
+def shrunk(
+    case: Case, fails: Callable[[Case], bool], most: int = 400, seconds: float = 300.0
+) -> Case:
+    """A case with fewer operations and results of which ``fails`` is still true.
+
+    ``most``: how often to ask. ``seconds``: after which nothing is asked any more.
+    """
+    end = time.monotonic() + seconds
     small = dataclasses.replace(case, text=_printed(case.text), judged="")
     if not fails(small):  # the interpreter's own text is needed, or how the text was written
         return case
     asked, progress = 1, True
-    while progress and asked < most:
+    while progress:
         progress = False
         position = 0
-        while asked < most:
-            candidate = _candidate(small.text, position)
-            if candidate is None:
-                break
+        while (candidate := _candidate(small.text, position)) is not None:
             position += 1
             for text in candidate:
+                if asked >= most or time.monotonic() >= end:
+                    return small
                 asked += 1
                 tried = dataclasses.replace(small, text=text)
                 if fails(tried):

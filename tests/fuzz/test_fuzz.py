@@ -23,6 +23,7 @@ from tripont.core.compiler.targets.host.target import HostTarget
 from tests.conformance import device, registry
 from tests.conformance.random_programs import in_place
 from tests.conformance.random_programs.programs import dims_at_edges, program, unequal
+from tests.fuzz import __main__ as fuzz
 from tests.fuzz import children, faults, hlo_modules, other_target, shrink, ways
 from tests.fuzz.fuzzers import FUZZERS
 from tests.fuzz.judge import Case, checks_of, findings
@@ -162,6 +163,77 @@ def test_a_program_is_made_small(monkeypatch):
         assert _is_wrong(small)
     assert not _is_wrong(small)  # without the fault
     assert len(small.text.splitlines()) < 15 < 80 < len(case.text.splitlines())
+
+
+@pytest.mark.parametrize(("most", "seconds"), [(7, 1e9), (1000, 70.0)])
+def test_making_small_ends(monkeypatch, most, seconds):
+    """After so many smaller programs, or so many seconds: by a clock on which each takes ten."""
+    asked = []
+    monkeypatch.setattr(shrink.time, "monotonic", lambda: 10.0 * len(asked))
+    drawn = program(Random(146), 12)
+    case = Case(drawn.text, drawn.arguments())
+
+    def fails(tried: Case) -> bool:
+        asked.append(tried.text)
+        return len(asked) == 1
+
+    small = shrink.shrunk(case, fails, most, seconds)
+    assert len(asked) == 7
+    assert small.text == asked[0]
+
+
+def test_a_smaller_program_that_never_ends_does_not_fail(monkeypatch):
+    """Where it should say what the program said that it was made of."""
+
+    def endless(case: Case, seed: int) -> list[str]:
+        while not case.arguments:
+            pass
+        return ["compiled: result 0: 1"]
+
+    monkeypatch.setattr(fuzz, "findings", endless)
+    monkeypatch.setattr(fuzz, "_SECONDS_OF_SMALLER", 0.2)
+    assert fuzz._still_fails(Case("", [np.zeros(1)]), 0, "compiled: wrong")
+    assert not fuzz._still_fails(Case("", []), 0, "compiled: wrong")
+
+
+# A fuzzer whose program XLA seems to get wrong as long as it has an addition. XLA runs it all the same.
+WRONG_BY_XLA = """
+import sys
+from pathlib import Path
+from tests.fuzz import __main__ as fuzz, judge, ways
+
+def make(seed):
+    import jax.numpy as jnp, numpy as np
+    from tests.fuzz.jax_functions import lowered
+    arguments = [np.arange(3, dtype=np.int32), np.arange(3, 6, dtype=np.int32)]
+    return judge.Case(lowered(lambda x, y: (x * 2, x + 1, y - x), arguments, ()), arguments, xla=True)
+
+def run_xla(text, arguments):
+    results = run(text, arguments)
+    return [r + 1 if "add" in text else r for r in results]
+
+run, ways.run_xla = ways.run_xla, run_xla
+fuzz.FUZZERS["loops"] = make
+seed = next(s for s in range(100) if judge.checks_of(s).xla)
+sys.argv = ["fuzz", "--only", "loops", "--seed", str(seed), "--count", "1", "--folder", sys.argv[1]]
+sys.exit(fuzz.main())
+"""
+
+
+def test_what_xla_gets_wrong_is_made_small(tmp_path):
+    """Smaller programs run in forks, which would wait for ever for the threads of an XLA that was started before."""
+    done = subprocess.run(
+        [sys.executable, "-c", WRONG_BY_XLA, str(tmp_path)],
+        cwd=Path(__file__).parents[2],
+        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    (small,) = tmp_path.glob("*/small.mlir")
+    assert "subtract" not in small.read_text(), done.stdout + done.stderr
+    assert "add" in small.read_text()
 
 
 def test_a_wrong_hlo_module_is_found(monkeypatch):

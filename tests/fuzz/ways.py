@@ -141,6 +141,7 @@ def run_xla(text: str, arguments: Sequence[np.ndarray]) -> Arrays:
     import jax
     from jaxlib import _jax
 
+    jax.config.update("jax_platforms", "cpu")  # no other client is made
     device = jax.devices("cpu")[0]
     executable = device.client.compile_and_load(text, _jax.DeviceList((device,)))
     given = [jax.device_put(np.asarray(a), device) for a in arguments]
