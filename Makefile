@@ -64,10 +64,10 @@ test-fast: tests
 # host with kernels that are caught outside of their arrays. What fails is kept in FUZZ_FOLDER.
 FUZZ_FOLDER ?= build/fuzz
 fuzz: tests
-	nice $(RUN) -m tests.fuzz --minutes $(or $(MINUTES),5) --folder $(FUZZ_FOLDER) $(ARGS)
+	nice $(RUN) -m tests.fuzz --minutes $(or $(MINUTES),5) --folder $(FUZZ_FOLDER) --jobs $(or $(JOBS),$(shell nproc)) $(ARGS)
 	for target in sycl checked; do \
 	  TRIPONT_CONFORMANCE_TARGET=$$target nice $(RUN) -m tests.fuzz --minutes $(or $(MINUTES),5) --only exact --only updates \
-	    --only bounded --folder $(FUZZ_FOLDER)/$$target $(ARGS) || exit 1; done
+	    --only bounded --folder $(FUZZ_FOLDER)/$$target --jobs $(or $(JOBS),$(shell nproc)) $(ARGS) || exit 1; done
 	TRIPONT_VERIFY= nice $(RUN) -m tests.integration.memory_safety.numbers --minutes $(or $(MINUTES),5) \
 	  --seed $(or $(SEED),1000000) --count 1000000000 --folder $(FUZZ_FOLDER)/numbers
 

@@ -1,7 +1,8 @@
 """``python -m tests.fuzz --minutes 30 --folder FOLDER``: all fuzzers in turn; or ``--only NAME --seed 7 --count 1``.
 
 The folder keeps where each fuzzer stands (``state.json``, so that the next run goes on there), and a folder for each
-program that fails: the program as it was made and made small, its arguments, and a text that says what is wrong.
+program that fails: the program as it was made and made small, its arguments, and a text that says what is wrong. Of
+``--jobs 2`` the second has seeds of its own, and a folder ``job1`` in that of the first.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import pickle
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +26,7 @@ from tests.fuzz.judge import Case, findings, kind_of
 
 _FIRST_SEED: Final = 1_000_000  # of a new corpus: the suite's seeds are smaller
 _MOST: Final = 1_000_000  # programs of a turn
+_SEEDS_OF_A_JOB: Final = 10**10  # which no run comes to the end of
 _CASE: Final = "case.pickle"  # what a program is made small from
 _SAVED_EVERY: Final = 30.0  # seconds
 # Of the CPU that a smaller program may take: its loop may have lost its end.
@@ -39,16 +43,17 @@ def check(name: str, seed: int) -> str:
 class Corpus:
     """The folder: where fuzzers stand, and what failed."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, job: int = 0) -> None:
         self.folder = folder
+        self._first = _FIRST_SEED + job * _SEEDS_OF_A_JOB
         folder.mkdir(parents=True, exist_ok=True)
         self._file = folder / "state.json"
         self.state: dict[str, dict[str, int]] = {}
         if self._file.exists():
             self.state = json.loads(self._file.read_text())
 
-    def standing(self, name: str, seed: int) -> dict[str, int]:
-        return self.state.setdefault(name, {"next": seed, "programs": 0, "failed": 0})
+    def standing(self, name: str) -> dict[str, int]:
+        return self.state.setdefault(name, {"next": self._first, "programs": 0, "failed": 0})
 
     def save(self) -> None:
         fresh = self._file.with_suffix(".new")
@@ -108,8 +113,34 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=0, help="stop after this time")
     parser.add_argument("--folder", type=Path, default=Path("build/fuzz"), help="the corpus")
     parser.add_argument("--no-shrink", action="store_true", help="leave programs as they are")
+    parser.add_argument(
+        "--jobs", type=int, default=1, help="processes at once; --count is of each of them"
+    )
     given = parser.parse_args()
-    corpus = Corpus(given.folder)
+    return _at_once(given.jobs, lambda job: _run(given, job))
+
+
+def _at_once(jobs: int, run: Callable[[int], int]) -> int:
+    """The largest status of ``run(0)``, ``run(1)``, .., which all but the first are forks of this process for."""
+    others = []
+    for job in range(1, jobs):
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                status = run(job)
+            finally:
+                sys.stdout.flush()
+                os._exit(status)
+        others.append(child)
+    status = run(0)
+    return max(status, *(os.waitstatus_to_exitcode(os.waitpid(c, 0)[1]) for c in others), 0)
+
+
+def _run(given: argparse.Namespace, job: int) -> int:
+    """What one of several processes does: 1 if a program is wrong."""
+    corpus = Corpus(given.folder / f"job{job}" if job else given.folder, job)
+    seed = None if given.seed is None else given.seed + job * (given.count or _SEEDS_OF_A_JOB)
     names = given.only or [*FUZZERS, *FRAMEWORKS]
     begin = time.monotonic()
     end = begin + 60 * given.minutes if given.minutes else math.inf
@@ -119,7 +150,7 @@ def main() -> int:
     while True:
         for name in names:
             until = math.inf if given.count else min(end, time.monotonic() + turn)
-            failed += _turn(corpus, name, given.seed, given.count, until, not given.no_shrink)
+            failed += _turn(corpus, name, seed, given.count, until, not given.no_shrink)
             if time.monotonic() > end:
                 return 1 if failed else 0
         if given.count or not given.minutes:
@@ -135,7 +166,7 @@ def _turn(
     ``seed``: the first one's, unless the fuzzer goes on where it stands. ``until``: a time of the monotonic clock.
     ``small``: whether what fails is made small.
     """
-    standing = corpus.standing(name, _FIRST_SEED)
+    standing = corpus.standing(name)
     first = standing["next"] if seed is None else seed
     started = saved = time.monotonic()
     tried, bad = 0, 0

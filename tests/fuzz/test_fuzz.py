@@ -312,6 +312,30 @@ def test_no_function_of_code_written_short_calls_itself(monkeypatch):
             assert not (f"{callee}(" in function and f"{name}(" in inner and callee != name)
 
 
+def test_processes_at_once_try_other_programs(tmp_path, monkeypatch):
+    seen = tmp_path / "seen"
+
+    def check(name: str, seed: int) -> str:
+        with seen.open("a") as file:
+            file.write(f"{seed}\n")
+        return "wrong" if seed == 105 else ""
+
+    monkeypatch.setattr(fuzz, "check", check)
+    given = ["--only", "short", "--count", "3", "--no-shrink", "--folder", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["fuzz", *given, "--seed", "100", "--jobs", "2"])
+    assert fuzz.main() == 1  # the second one's
+    assert sorted(map(int, seen.read_text().split())) == [100, 101, 102, 103, 104, 105]
+    assert (tmp_path / "job1" / "short-105" / "what.txt").exists()
+    # From where they stand, and so far from each other that they do not meet.
+    monkeypatch.setattr(sys, "argv", ["fuzz", *given, "--jobs", "2"])
+    for first in (fuzz._FIRST_SEED, fuzz._FIRST_SEED + 3):
+        seen.unlink()
+        assert fuzz.main() == 0
+        of_second = first + fuzz._SEEDS_OF_A_JOB
+        expected = [*range(first, first + 3), *range(of_second, of_second + 3)]
+        assert sorted(map(int, seen.read_text().split())) == expected
+
+
 def _crash_or_hang(seed: int) -> str:
     if seed == 1:
         os.kill(os.getpid(), signal.SIGKILL)
