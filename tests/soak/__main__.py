@@ -379,6 +379,7 @@ def main() -> int:
             "TRIPONT_CACHE_DIR": folder,
             "TRIPONT_MEMORY_LIMIT": str(MEMORY),
             "JAX_PLATFORMS": "xpu,cpu",
+            **memory.TUNABLES,
         }
         again = [sys.executable, "-m", "tests.soak", *sys.argv[1:]]
         # A file system of this process alone, that is soon full.
