@@ -11,7 +11,7 @@ if [[ -z $python ]]; then
 fi
 commands=build/lint/compile_commands.json
 cmake -S . -B build/lint -G Ninja -DPython_EXECUTABLE="$python" -DCMAKE_UNITY_BUILD=OFF \
-  -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON >/dev/null
+  -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON -DTRIPONT_OUTSIDE=ON >/dev/null
 if [[ $# -eq 0 ]]; then
   mapfile -t files < <(git ls-files '*.cc')
   set -- "${files[@]}"

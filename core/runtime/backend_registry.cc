@@ -158,6 +158,7 @@ std::vector<const BackendRegistration*> RegisteredBackends() {
   Registry& registry = TheRegistry();
   const std::lock_guard<std::mutex> lock(registry.mutex);
   std::vector<const BackendRegistration*> backends;
+  backends.reserve(registry.backends.size());
   for (const auto& backend : registry.backends) backends.push_back(backend.get());
   return backends;
 }

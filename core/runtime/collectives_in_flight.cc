@@ -73,7 +73,7 @@ Status CollectivesInFlight::Await(int64_t meeting) {
 Status CollectivesInFlight::Forget() {
   // Left behind, not destroyed, and without the mutex: the parent's wire may have been in the middle of landing one.
   [[maybe_unused]] auto* const parents = new std::map<int64_t, Flight>(std::move(flights_));
-  flights_.clear();
+  flights_.clear();  // NOLINT(clang-analyzer-cplusplus.NewDeleteLeaks): left behind
   return FailedPrecondition("process ", getpid(),
                             " was forked while a collective was in flight: it cannot take part in "
                             "programs that span processes");

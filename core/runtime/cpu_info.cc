@@ -138,7 +138,7 @@ std::string DetectName() {
   char brand[49] = {};
   for (uint32_t i = 0; i < 3; ++i) {
     const Registers r = Cpuid(0x80000002 + i, 0);
-    std::memcpy(brand + 16 * i, r.data(), 16);
+    std::memcpy(brand + size_t{16} * i, r.data(), 16);
   }
   std::string name(brand);
   name.erase(0, std::min(name.find_first_not_of(' '), name.size()));

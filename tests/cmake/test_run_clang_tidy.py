@@ -63,3 +63,19 @@ def test_each_file_can_be_compiled_alone() -> None:
     ).stdout.split()
     assert len(files) > 3
     assert [f for f in files if "UNITY_BUILD ON" in (ROOT / f).read_text()] == []
+
+
+def test_every_file_has_compile_commands() -> None:
+    """Those of tests and examples, too, which they compile by themselves (cmake/outside.cmake)."""
+    files = subprocess.run(
+        ["git", "ls-files", "tests/*.cc", "examples/*.cc"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    lists = [ROOT / "cmake" / "outside.cmake", ROOT / "core" / "bindings" / "CMakeLists.txt"]
+    named = "".join(p.read_text() for p in lists)
+    assert len(files) > 5
+    assert [f for f in files if f not in named] == []
+    assert "-DTRIPONT_OUTSIDE=ON" in SCRIPT.read_text()

@@ -21,9 +21,8 @@ class AttributeDictionary::Decoder {
       ByteSpan* name = nullptr;
       TRIPONT_RETURN_IF_ERROR(Text(name));
       names.push_back(name);
-      uint8_t kind = 0;
-      TRIPONT_RETURN_IF_ERROR(Number(kind));
-      const auto type = static_cast<AttributeType>(kind);
+      AttributeType type = AttributeType::kString;
+      TRIPONT_RETURN_IF_ERROR(Type(type));
       types.push_back(type);
       void* value = nullptr;
       TRIPONT_RETURN_IF_ERROR(Value(type, value, depth));
@@ -45,14 +44,22 @@ class AttributeDictionary::Decoder {
  private:
   static constexpr int kMaxDepth = 32;
 
+  Status Type(AttributeType& type) {
+    uint8_t kind = 0;
+    TRIPONT_RETURN_IF_ERROR(Number(kind));
+    for (const AttributeType known : {AttributeType::kArray, AttributeType::kDictionary,
+                                      AttributeType::kScalar, AttributeType::kString}) {
+      if (kind != static_cast<int32_t>(known)) continue;
+      type = known;
+      return OkStatus();
+    }
+    return InvalidArgument("an attribute of the unknown kind ", int{kind});
+  }
+
   Status Value(AttributeType type, void*& value, int depth) {
     switch (type) {
-      case AttributeType::kString: {
-        ByteSpan* text = nullptr;
-        TRIPONT_RETURN_IF_ERROR(Text(text));
-        value = text;
-        return OkStatus();
-      }
+      case AttributeType::kString:
+        break;
       case AttributeType::kDictionary: {
         Attributes& inner = out_.dictionaries_.emplace_back();
         value = &inner;
@@ -74,7 +81,10 @@ class AttributeDictionary::Decoder {
         return Content(size, array.dtype, array.data);
       }
     }
-    return InvalidArgument("an attribute of the unknown kind ", static_cast<int>(type));
+    ByteSpan* text = nullptr;
+    TRIPONT_RETURN_IF_ERROR(Text(text));
+    value = text;
+    return OkStatus();
   }
 
   Status ElementType(int32_t& dtype) {

@@ -238,6 +238,7 @@ StatusOr<std::unique_ptr<LibraryCall>> MakeCall(const LibraryCallSignature& sign
                                          signature.results.size());
   }
   std::vector<Shape> operands;
+  operands.reserve(signature.operands.size());
   for (const LibraryOperand& operand : signature.operands) operands.push_back(operand.shape);
   auto call = std::make_unique<TypedCall>(StrCat("'", name, "'"), target->bundle);
   TRIPONT_RETURN_IF_ERROR(

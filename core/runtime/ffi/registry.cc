@@ -130,6 +130,7 @@ std::vector<std::string> TargetNames() {
   Registry& registry = Global();
   const std::lock_guard<std::mutex> lock(registry.mutex);
   std::vector<std::string> names;
+  names.reserve(registry.targets.size());
   for (const auto& [name, target] : registry.targets) names.push_back(name);
   return names;
 }

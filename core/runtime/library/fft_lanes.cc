@@ -333,19 +333,20 @@ struct Lanes {
 #pragma GCC unroll 8
           for (int r = 0; r < kUnits; ++r) {
             StoreVector(rows.to[static_cast<size_t>(r)] + 2 * i, low[r]);
-            StoreVector(rows.to[static_cast<size_t>(r + kUnits)] + 2 * i, high[r]);
+            StoreVector(rows.to[static_cast<size_t>(r) + kUnits] + 2 * i, high[r]);
           }
         } else {
-          for (int r = 0; r < rows.count; ++r) {
-            StoreVector(rows.to[static_cast<size_t>(r)] + 2 * i,
-                        r < kUnits ? low[r] : high[r - kUnits]);
+          for (int r = 0; r < std::min(rows.count, kUnits); ++r) {
+            const auto row = static_cast<size_t>(r);
+            StoreVector(rows.to[row] + 2 * i, low[r]);
+            if (r + kUnits < rows.count) StoreVector(rows.to[row + kUnits] + 2 * i, high[r]);
           }
         }
       }
     }
     for (; i < n; ++i) {
       const Z number = value(i);
-      for (int l = 0; l < rows.count; ++l) {
+      for (int l = 0; l < std::min(rows.count, kLanes); ++l) {
         T* to = rows.to[static_cast<size_t>(l)] + 2 * i * rows.step;
         to[0] = number.re[l];
         to[1] = number.im[l];

@@ -285,8 +285,6 @@ Status Plan::Execute(LibraryContext& context, void* const* operands, void* const
     context.KeepUntilDone(state);
     context.KeepUntilDone(scratch);
   }
-  char* const base = scratch->as<char>();
-  void* const scratchpad = base == nullptr ? nullptr : base + scratchpad_offset_;
 
   std::vector<void*> handles(arrays_.size() + 1);
   std::vector<void*> outside(arrays_.size());
@@ -294,8 +292,12 @@ Status Plan::Execute(LibraryContext& context, void* const* operands, void* const
     outside[i] = arrays_[i].is_output ? results[arrays_[i].index] : operands[arrays_[i].index];
     handles[i] = packed_[i].data != nullptr ? packed_[i].data : outside[i];
   }
+  void* scratchpad = nullptr;
+  if (char* const base = scratch->as<char>(); base != nullptr) {
+    scratchpad = base + scratchpad_offset_;
+    for (const Staged& staged : staged_) handles[staged.array] = base + staged.offset;
+  }
   handles.back() = scratchpad;
-  for (const Staged& staged : staged_) handles[staged.array] = base + staged.offset;
 
   for (const Staged& staged : staged_) {
     if (arrays_[staged.array].is_output) continue;

@@ -118,6 +118,7 @@ LibraryFactory LibraryRegistry::Find(std::string_view name) const {
 
 std::vector<std::string> LibraryRegistry::names() const {
   std::vector<std::string> names;
+  names.reserve(factories_.size());
   for (const auto& [name, factory] : factories_) names.push_back(name);
   return names;
 }

@@ -103,7 +103,7 @@ class TopK final : public LibraryCall {
     auto* indices = static_cast<int32_t*>(results[1]);
     const int64_t n = problem_.length;
     const int64_t k = problem_.k;
-    const int64_t chunks = std::min<int64_t>(2 * NumThreads(), n / kTaskElements);
+    const int64_t chunks = std::min(int64_t{2} * NumThreads(), n / kTaskElements);
     if (problem_.rows < NumThreads() && chunks > 1 && k < n / chunks / 4) {
       for (int64_t row = 0; row < problem_.rows; ++row) {
         std::vector<std::vector<Candidate<Bits>>> found(static_cast<size_t>(chunks));

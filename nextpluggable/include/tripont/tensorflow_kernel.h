@@ -344,12 +344,15 @@ std::string RegisterKernel(const Kernel& kernel) {
 #define TRIPONT_CONCATENATE_(a, b) a##b
 #define TRIPONT_CONCATENATE(a, b) TRIPONT_CONCATENATE_(a, b)
 
-// Registers the op, or the class, when the library is opened.
-#define TRIPONT_REGISTER_OP(...)                                                            \
-  [[maybe_unused]] static const std::string TRIPONT_CONCATENATE(tripont_op_, __COUNTER__) = \
-      ::tripont::RegisterOp(__VA_ARGS__)
-#define TRIPONT_REGISTER_KERNEL(Implementation, kernel)                                         \
-  [[maybe_unused]] static const std::string TRIPONT_CONCATENATE(tripont_kernel_, __COUNTER__) = \
-      ::tripont::RegisterKernel<Implementation>(kernel)
+// Registers the op, or the class, when the library is opened. An exception, as of exhausted memory, ends the process.
+#define TRIPONT_REGISTER_OP(...) TRIPONT_REGISTER_(::tripont::RegisterOp(__VA_ARGS__), __COUNTER__)
+#define TRIPONT_REGISTER_KERNEL(Implementation, kernel) \
+  TRIPONT_REGISTER_(::tripont::RegisterKernel<Implementation>(kernel), __COUNTER__)
+#define TRIPONT_REGISTER_(registration, number)                                         \
+  static bool TRIPONT_CONCATENATE(tripont_register_, number)() noexcept {               \
+    return (registration).empty();                                                      \
+  }                                                                                     \
+  [[maybe_unused]] static const bool TRIPONT_CONCATENATE(tripont_registered_, number) = \
+      TRIPONT_CONCATENATE(tripont_register_, number)()
 
 #endif  // TRIPONT_TENSORFLOW_KERNEL_H_

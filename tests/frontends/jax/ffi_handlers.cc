@@ -142,7 +142,7 @@ static ffi::Error Context(int32_t device, ffi::RunId run, ffi::ScratchAllocator 
   int64_t* const out = y->typed_data();
   out[0] = device;
   out[1] = run.run_id;
-  out[2] = static_cast<char*>(*memory)[12345];
+  out[2] = static_cast<unsigned char*>(*memory)[12345];
   out[3] = sum;
   out[4] = pool.num_threads();
   return ffi::Error::Success();

@@ -155,10 +155,8 @@ class SyclBackend : public Backend {
                                   " does not have; compile the program again");
       }
     }
-    std::vector<DeviceRef> handles;
-    for (const FoundDevice& device : devices_) handles.push_back(device.handle.get());
     TRIPONT_ASSIGN_OR_RETURN(std::unique_ptr<Program> program,
-                             Program::Build(api_, context_, handles, artifact));
+                             Program::Build(api_, context_, Handles(), artifact));
     return std::unique_ptr<DeviceProgram>(std::move(program));
   }
 
@@ -166,10 +164,8 @@ class SyclBackend : public Backend {
                                                        std::string_view module,
                                                        const std::string& name) override {
     if (format != kKernelFormat) return Backend::LoadUserKernel(format, module, name);
-    std::vector<DeviceRef> handles;
-    for (const FoundDevice& device : devices_) handles.push_back(device.handle.get());
     TRIPONT_ASSIGN_OR_RETURN(std::unique_ptr<SpirvKernel> kernel,
-                             SpirvKernel::Build(api_, context_, handles, module, name));
+                             SpirvKernel::Build(api_, context_, Handles(), module, name));
     return std::unique_ptr<UserKernel>(std::move(kernel));
   }
 
@@ -186,10 +182,16 @@ class SyclBackend : public Backend {
   SyclBackend(const Api& api, std::vector<FoundDevice> devices, std::string_view schedule)
       : api_(api), devices_(std::move(devices)), schedule_(schedule) {}
 
+  std::vector<DeviceRef> Handles() const {
+    std::vector<DeviceRef> handles;
+    handles.reserve(devices_.size());
+    for (const FoundDevice& device : devices_) handles.push_back(device.handle.get());
+    return handles;
+  }
+
   // One context for all devices: what is allocated in it can be used by each.
   Status Open() {
-    std::vector<DeviceRef> handles;
-    for (const FoundDevice& device : devices_) handles.push_back(device.handle.get());
+    std::vector<DeviceRef> handles = Handles();
     const DeviceVectorRef list = api_.DeviceVector_CreateFromArray(handles.size(), handles.data());
     if (list != nullptr) {
       context_ = api_.Context_CreateFromDevices(list, nullptr, 0);
@@ -204,6 +206,7 @@ class SyclBackend : public Backend {
     }
     TRIPONT_RETURN_IF_ERROR(OpenMemory());
     std::vector<NativeDevice> native;
+    native.reserve(handles.size());
     for (size_t i = 0; i < handles.size(); ++i)
       native.push_back({handles[i], context_, loading_queues_[i].get()});
     onednn_ = std::make_unique<OnednnPort>(api_.library_folder, std::move(native),
@@ -348,9 +351,11 @@ StatusOr<Backend*> MakeBackend(std::string_view choice, const std::string& pytho
   }
   std::vector<FoundDevice> found = FindDevices(**api);
   std::vector<DeviceInfo> infos;
+  infos.reserve(found.size());
   for (const FoundDevice& device : found) infos.push_back(device.info);
   TRIPONT_ASSIGN_OR_RETURN(const std::vector<size_t> numbers, ChooseDevices(choice, infos));
   std::vector<FoundDevice> chosen;
+  chosen.reserve(numbers.size());
   for (const size_t number : numbers) chosen.push_back(std::move(found[number]));
   const bool like_cpu = chosen[0].info.kind == "cpu" && choice != "cpu-as-gpu";
   return SyclBackend::Make(**api, std::move(chosen), like_cpu ? "cpu" : "gpu");
@@ -373,6 +378,7 @@ const BackendRegistration& Registration() {
     made->list = [](const std::string& python) -> StatusOr<std::vector<DeviceFacts>> {
       TRIPONT_ASSIGN_OR_RETURN(const std::vector<DeviceInfo> devices, ListDevices(python));
       std::vector<DeviceFacts> facts;
+      facts.reserve(devices.size());
       for (const DeviceInfo& device : devices) facts.push_back(Facts(device));
       return facts;
     };

@@ -297,6 +297,7 @@ extern "C" tripont::Status* tripont_register_backend() {
   };
   registration.list = [](const std::string&) -> StatusOr<std::vector<tripont::DeviceFacts>> {
     std::vector<tripont::DeviceFacts> devices;
+    devices.reserve(kNumDevices);
     for (int i = 0; i < kNumDevices; ++i) {
       devices.push_back({StrCat("checks ", i), {{"name", StrCat("checks ", i)}}});
     }
