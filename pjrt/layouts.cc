@@ -126,10 +126,11 @@ TRIPONT_LAYOUTS_CONTRACT(PJRT_Executable_GetOutputLayouts, layouts, executable)
 std::vector<int64_t> DenseStrides(std::span<const int64_t> dims,
                                   std::span<const int64_t> minor_to_major, int64_t element_size) {
   std::vector<int64_t> strides(dims.size());
-  int64_t stride = element_size;
+  auto stride = static_cast<uint64_t>(element_size);
   for (int64_t dimension : minor_to_major) {
-    strides[dimension] = stride;
-    stride *= dims[dimension];
+    strides[dimension] = static_cast<int64_t>(stride);
+    // Without a sign, since it may go past 64 bits: in an array without elements, whose strides nobody uses.
+    stride *= static_cast<uint64_t>(dims[dimension]);
   }
   return strides;
 }

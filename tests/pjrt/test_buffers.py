@@ -231,6 +231,22 @@ def test_views_of_foreign_memory(api: Api, client: Client) -> None:
         view(array)
 
 
+def test_a_view_without_elements_of_any_size(api: Api, client: Client) -> None:
+    """Its strides are beyond 64 bits, which the undefined-behaviour sanitizer reported (make test-ubsan)."""
+    dims = (0, 2**63 - 1, 2**29)
+    buffer = api.call(
+        "PJRT_Client_CreateViewOfDeviceBuffer",
+        client=client.handle,
+        dims=int64_array(dims),
+        num_dims=len(dims),
+        element_type=client.type_of(np.dtype(np.int8)),
+        memory=client.default_memory(client.devices[0]),
+    ).buffer
+    made = api.call("PJRT_Buffer_Dimensions", buffer=buffer).int64s("dims", "num_dims")
+    assert tuple(made) == dims
+    client.destroy(buffer)
+
+
 def test_uninitialized_buffer(api: Api, client: Client) -> None:
     args = api.call(
         "PJRT_Client_CreateUninitializedBuffer",
