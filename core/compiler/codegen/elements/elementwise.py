@@ -22,6 +22,7 @@ from .. import effort, llvm_ir
 from ..llvm_ir import Value, lanes_of, scalar_of, vector
 from ..representation import Complex, Element, register_type, unify
 from . import conversion, nibbles, small_floats
+from .extrema import maximum, minimum
 
 if TYPE_CHECKING:
     from ..generator import Generator
@@ -204,40 +205,6 @@ def of_sign(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
 
 def of_not(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
     return g.builder.binary("xor", o[0], llvm_ir.integer(o[0].type, -1))
-
-
-def maximum(g: Generator, i: hlo.Instruction | None, o: list[Value]) -> Value:
-    """The larger float, or NaN if there is one among the two."""
-    return _extremum(g, "ogt", o)
-
-
-def minimum(g: Generator, i: hlo.Instruction | None, o: list[Value]) -> Value:
-    """The smaller float, or NaN if there is one among the two."""
-    return _extremum(g, "olt", o)
-
-
-def _extremum(g: Generator, predicate: str, o: list[Value]) -> Value:
-    """NaN if either is, and of two zeros +0 for the maximum and -0 for the minimum, as IEEE 754 has it."""
-    b = g.builder
-    a, c = o
-    if a.is_constant:
-        a, c = c, a
-    maximum = predicate == "ogt"
-    if c.is_constant:
-        if llvm_ir.is_float_zero(c, 1 if maximum else -1):  # it beats the other zero
-            return b.select(b.fcmp("ugt" if maximum else "ult", a, c), a, c)
-        return b.select(b.fcmp(predicate, c, a), c, a)
-    # As the machine does it: the second if they are equal or one is NaN. So the two differ for zeros and NaN
-    # alone: there the union of the bits is NaN if one is, and the sign must be in both (maximum) or in one
-    # of them (minimum).
-    first = bits_of(g, b.select(b.fcmp(predicate, c, a), c, a))
-    second = bits_of(g, b.select(b.fcmp(predicate, a, c), a, c))
-    either = b.binary("or", first, second)
-    if maximum:
-        sign = 1 << (int(scalar_of(first.type)[1:]) - 1)
-        both = b.binary("and", first, second)
-        either = b.binary("or", both, b.binary("and", either, _constant(first, sign - 1)))
-    return b.cast("bitcast", either, a.type)
 
 
 def integer_extremum(name: str) -> Operation:
