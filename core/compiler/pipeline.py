@@ -35,6 +35,7 @@ from .passes.excess_precision import round_each_operation
 from .passes.extrema import order_extrema
 from .passes.fuse_loops import fuse_loops
 from .passes.inline import inline_calls, unshare_control_flow
+from .passes.known_branches import take_known_branches
 from .passes.late_outputs import compute_outputs_late
 from .passes.library import match_library
 from .passes.loop_places import settle_places
@@ -75,6 +76,7 @@ PREPARATION: Final[tuple[Pass, ...]] = (
 # The same program made faster, and cut into what kernels and libraries compute.
 OPTIMISATION: Final[tuple[Pass, ...]] = (
     inline_calls,
+    take_known_branches,
     eliminate_dead_code,
     share_computations,
     arrange_collectives,
@@ -86,6 +88,7 @@ OPTIMISATION: Final[tuple[Pass, ...]] = (
     eliminate_common_subexpressions,
     simplify_loops,
     hoist_invariants,
+    take_known_branches,  # of loops, to which the selector was given
     simplify,  # what common subexpressions and loops have brought to light
     round_each_operation,  # behind the rules that would take the conversions away
     remove_barriers,
