@@ -4,8 +4,9 @@
 // after the requested size. Requests are rounded up to a size class; freed blocks go to the class's
 // free list and come back from there, last freed first (touching a fresh 16 MB costs milliseconds
 // of page faults, a reused one nothing). Small blocks are cut from slabs that stay with the
-// allocator; large ones are mappings of their own, in huge pages where the kernel has them, and go
-// back to the system when the cache is over its cap or memory runs short.
+// allocator; large ones are mappings of their own, and go back to the system when the cache is over
+// its cap or memory runs short. What is used of them lies in huge pages where the kernel has them, and
+// the end, which would use a part of one, in small ones: a block takes the memory that was asked for.
 //
 // Threading: every function may be called from any thread. Blocks may be freed by another thread
 // than the one that allocated them. After fork() the child can go on using it.

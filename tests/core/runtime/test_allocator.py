@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import mmap
 import subprocess
 import sys
 
@@ -36,6 +37,36 @@ def test_little_is_wasted(allocator):
         block = allocator.allocate(size)
         assert block[1] <= size * 1.125 + 64
         allocator.free(block)
+
+
+def resident_bytes(address: int, size: int) -> int:
+    """How much of a block that starts at a page lies in memory."""
+    pages = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.mincore(ctypes.c_void_p(address), ctypes.c_size_t(size), pages) == 0
+    return sum(page & 1 for page in pages) * mmap.PAGESIZE
+
+
+@pytest.mark.parametrize(
+    "size", [MIB, 2 * MIB, 2 * MIB + 1, 5 * MIB // 2, 7 * MIB + 4096, 19 * MIB]
+)
+def test_a_block_takes_the_memory_that_is_used(allocator, size):
+    """A huge page at the end is at least seven eighths full, or the end lies in small pages."""
+    address, usable = allocator.allocate(size)
+    ctypes.memset(address, 1, size)
+    assert size <= resident_bytes(address, usable) < size + MIB // 4
+    allocator.free((address, usable))
+
+
+def test_a_block_that_comes_back_for_more_is_used_to_its_end(allocator):
+    small = allocator.allocate(9 * MIB - 4096 * 200)
+    ctypes.memset(small[0], 1, 8 * MIB)
+    allocator.free(small)
+    again = allocator.allocate(9 * MIB)
+    assert again == small
+    ctypes.memset(again[0], 2, 9 * MIB)
+    assert resident_bytes(*again) == 9 * MIB
+    allocator.free(again)
 
 
 def test_live_blocks_do_not_overlap(allocator):
