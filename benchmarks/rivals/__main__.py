@@ -5,6 +5,7 @@ another run measured them.
 python -m benchmarks.rivals                     all programs on all rivals; goes on where the last run stopped
 python -m benchmarks.rivals cholesky attention  the programs whose names, kinds or sources have one of the words
 python -m benchmarks.rivals --fresh attention   measured again
+python -m benchmarks.rivals --clock cpu --threads 1  by processor time, on machines that do other things too
 python -m benchmarks.rivals --memory            only the memory of programs whose times were measured
 python -m benchmarks.rivals --set-up            only makes the environments under build/rivals (10 GB, minutes)
 python -m benchmarks.rivals --list              the programs
@@ -30,6 +31,7 @@ from .measure import REFERENCE, Rounds, Team, alone, memories, run
 from .program import Program, programs
 from .protocol import RivalError
 from .store import Store, commit, cpu_name, digest, instructions
+from .worker import CLOCKS
 
 LIMITS = "limits"
 # The reference is computed by a release that is neither ours nor the newest one.
@@ -73,6 +75,10 @@ def main(
         Path | None, typer.Option(help="a file to lock while something is measured")
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="measure again what was measured")] = False,
+    clock: Annotated[
+        str,
+        typer.Option(help="wall, or cpu: processor time of all threads, which is not for the page"),
+    ] = "wall",
     only_set_up: Annotated[
         bool, typer.Option("--set-up", help="only make the environments")
     ] = False,
@@ -84,6 +90,8 @@ def main(
         bool, typer.Option("--write", help="write docs/performance.md at the end")
     ] = False,
 ) -> None:
+    if clock not in CLOCKS or (write and clock != "wall"):
+        raise typer.BadParameter("it is wall or cpu, and wall with --write", param_hint="--clock")
     console = Console()
     selected = chosen(names or [])
     if list_programs or not selected:
@@ -97,7 +105,7 @@ def main(
         console.print(f"[yellow]{name} is left out: {reason}[/]", highlight=False)
     if only_set_up:
         raise typer.Exit(0)
-    store = Store.of_this_machine()
+    store = Store.of_this_machine(clock)
     base = next((ready[name] for name in REFERENCES if name in ready), None)
     if base is None:
         raise typer.BadParameter(
@@ -109,9 +117,8 @@ def main(
         if only_memory:
             measure_memory(console, store, team, selected, ready)
         else:
-            measure_all(
-                console, store, team, selected, ready, Rounds(seconds), lock, fresh, left_out
-            )
+            rounds = Rounds(seconds, clock=clock)
+            measure_all(console, store, team, selected, ready, rounds, lock, fresh, left_out)
     finally:
         team.close()
     if write:

@@ -28,12 +28,13 @@ HOLDERS: Final = (OURS, *JAXLIBS)  # the rivals whose memory is measured
 @dataclass(frozen=True)
 class Rounds:
     """``seconds`` of measuring for each rival, in turns of ``turn`` seconds (or one call), at least ``least``
-    of them.
+    of them. ``clock``: wall, or cpu for the processor time of all threads.
     """
 
     seconds: float = 1.5
     turn: float = 0.1
     least: int = 4
+    clock: str = "wall"
 
     def count(self, slowest_call: float) -> int:
         """Three rounds where a call takes longer than all rounds should."""
@@ -175,7 +176,7 @@ def run(
                 for name in list(timed):
                     try:
                         turn = team.worker(name).ask(
-                            TURN_LIMIT_SECONDS, do="turn", seconds=rounds.turn
+                            TURN_LIMIT_SECONDS, do="turn", seconds=rounds.turn, clock=rounds.clock
                         )
                         times = turn["seconds"]
                         rows[name]["seconds"].append([min(times), statistics.median(times)])

@@ -68,9 +68,10 @@ class Store:
     folder: Path
 
     @staticmethod
-    def of_this_machine() -> Store:
+    def of_this_machine(clock: str = "wall") -> Store:
+        """Times of another clock are results of their own."""
         words = re.sub(r"[^a-z0-9]+", "-", cpu_name().lower()).strip("-")
-        return Store(FOLDER / "results" / words)
+        return Store(FOLDER / ("results" if clock == "wall" else f"results-{clock}") / words)
 
     def path(self, name: str) -> Path:
         return self.folder / f"{name}.json"

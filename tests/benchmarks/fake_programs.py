@@ -40,6 +40,10 @@ def hangs() -> Callable[..., Any]:
     return lambda x: time.sleep(60) if x.dtype == np.float32 else x.sum()
 
 
+def waits() -> Callable[..., Any]:
+    return lambda x: time.sleep(0.03) or x.sum()
+
+
 def megabytes(random: np.random.Generator) -> tuple[np.ndarray]:
     return (np.ones(8 << 20, np.int8),)
 
@@ -54,5 +58,6 @@ PROGRAMS.add("fake_refusal", "refuses", numbers, numpy=refuse)
 PROGRAMS.add("fake_wrong", "is wrong", numbers, numpy=wrong_in_singles, terms=1000)
 PROGRAMS.add("fake_death", "ends its process", numbers, numpy=dies)
 PROGRAMS.add("fake_hang", "takes for ever", numbers, numpy=hangs)
+PROGRAMS.add("fake_wait", "takes time, but no processor", numbers, numpy=waits, terms=1000)
 PROGRAMS.add("fake_other", "of another framework", numbers, torch=total)
 PROGRAMS.add("fake_memory", "takes 40 MB at once", megabytes, numpy=takes_memory, wide=False)

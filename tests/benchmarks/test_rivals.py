@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 import time
@@ -64,6 +65,14 @@ class TestProtocol:
             assert len(row["seconds"]) == count
             assert 0 < measure.minimum(row) <= measure.median(row)
             assert row["version"].startswith("NumPy")
+
+    def test_processor_time_is_not_that_of_waiting(self, team: Team) -> None:
+        least = {}
+        for clock in ("wall", "cpu"):
+            rounds = dataclasses.replace(ROUNDS, clock=clock)
+            rows = measure.run(team, fake("fake_wait"), ["tripont"], rounds)
+            least[clock] = measure.minimum(rows["tripont"])
+        assert least["cpu"] < 0.03 <= least["wall"]
 
     def test_a_refusal_is_told_in_the_rivals_words(self, team: Team) -> None:
         with pytest.raises(RivalError, match="NotImplementedError: no such operation"):
