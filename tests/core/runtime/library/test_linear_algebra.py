@@ -154,15 +154,20 @@ def test_without_lapack(tmp_path):
 
 
 def test_results_do_not_depend_on_threads(tmp_path):
+    """Nor on how many pieces of columns a task has; of the numbers of columns some are no multiple of a piece."""
     program = (
-        "import jax, jax.numpy as jnp, numpy as np\n"
-        "x = np.random.default_rng(0).standard_normal((600, 600)).astype(np.float32)\n"
-        "factor = jnp.linalg.cholesky(x @ x.T + 600 * np.eye(600, dtype=np.float32))\n"
-        "solved = jax.lax.linalg.triangular_solve(factor, x, left_side=True, lower=True)\n"
-        "print(np.asarray(factor).tobytes().hex()[::97], np.asarray(solved).tobytes().hex()[::97])\n"
+        "import hashlib, jax, jax.numpy as jnp, numpy as np\n"
+        "jax.config.update('jax_enable_x64', True)\n"
+        "for dtype in (np.float32, np.float64):\n"
+        "  for n in (600, 1030):\n"
+        "    x = np.random.default_rng(0).standard_normal((n, n)).astype(dtype)\n"
+        "    factor = jnp.linalg.cholesky(x @ x.T + n * np.eye(n, dtype=dtype))\n"
+        "    solved = jax.lax.linalg.triangular_solve(factor, x, left_side=True, lower=True)\n"
+        "    for result in (factor, solved, *jax.lax.linalg.lu(x)):\n"
+        "      print(hashlib.sha256(np.asarray(result).tobytes()).hexdigest())\n"
     )
     outputs = set()
-    for threads in ("1", "3"):
+    for threads in ("1", "3", "16"):
         environment = {**os.environ, "JAX_PLATFORMS": "xpu", "TRIPONT_NUM_THREADS": threads}
         outputs.add(
             subprocess.run(
