@@ -40,26 +40,16 @@ REASONS: Final[dict[str, str]] = {
     "profiled",
 }
 
-_HUGE = (
-    "arrays end in a huge page of 2 MB, of which they use a part: in pages of 4 KB fresh memory of 3.8 MB "
-    "costs 0.9 ms on Zen 4, in huge pages 0.17"
-)
 _BLOCKED = "oneDNN reads and writes images in blocks of channels: each call copies the input and the result"
 MEMORY_REASONS: Final[dict[str, str]] = {
     "convolution": _BLOCKED,
     "convolution_in_loop": _BLOCKED,
-    "fftn_100": _HUGE,
-    "fftn_200": _HUGE,
-    "finite_differences": _HUGE,
     "finite_differences_gradient": "the differences are an array that the gradient reads; XLA computes each of them "
     "seven times instead",
-    "gather_rows": _HUGE,
     "inverse_16_batch": "LU factors and unit matrices of the whole batch are arrays; a thread's tile in lanes comes on "
     "top",
     "jaxley_cell_gradient": "what the forward loop stacks for the gradient, 401 steps of some 50 small arrays; which "
     "of them XLA does without was not looked at",
-    "lu_solve_1500": _HUGE,
     "product_s8_1024": "an operand is packed for the processor's products",
-    "segment_sum_rows": _HUGE,
     "svd_400": "LAPACK's workspace of the bidiagonal form, and the singular vectors of it beside the real ones",
 }
