@@ -14,7 +14,10 @@ best of the others. "library" is oneDNN through the library call; "chosen" is wh
 from __future__ import annotations
 
 import argparse
+import contextlib
+import itertools
 import json
+import math
 import os
 import sys
 import time
@@ -24,6 +27,7 @@ from unittest import mock
 
 Step = Callable[[], Any]
 SECONDS: Final = 0.5  # of measuring, for each shape and each of the competitors
+CLOCK_STEPS: Final = 20  # of a clock, which may be a coarse one, that a measurement takes at least
 SQUARE: Final = (32, 64, 96, 128, 192, 256, 384, 512, 1024, 2048)
 OTHERS: Final = (
     (4096, 64, 512),
@@ -40,11 +44,16 @@ RESULTS: Final = {
     "bf16": "bf16",
     "f16": "f16",
 }
-# What keeps PyTorch's MKL, OpenBLAS and PyTorch to the instructions of a CPU; TRIPONT_CPU caps oneDNN here.
+# What keeps MKL, OpenBLAS, PyTorch, XLA:CPU and PyTorch's oneDNN to the instructions of a CPU; TRIPONT_CPU caps the
+# other oneDNN.
 CAPS: Final = {
-    "x86-64-v2": ("SSE4_2", "Nehalem", "default"),
-    "x86-64-v3": ("AVX2", "Haswell", "avx2"),
-    "x86-64-v4": ("AVX512", "SkylakeX", "avx512"),
+    "x86-64-v2": ("SSE4_2", "Nehalem", "default", "SSE4_2", "SSE41"),
+    "x86-64-v3": ("AVX2", "Haswell", "avx2", "AVX2", "AVX2"),
+    "x86-64-v3+avxvnni": ("AVX2", "Haswell", "avx2", "AVX2", "AVX2_VNNI"),
+    "x86-64-v4": ("AVX512", "SkylakeX", "avx512", "AVX512", "AVX512_CORE"),
+    "cascadelake": ("AVX512", "SkylakeX", "avx512", "AVX512", "AVX512_CORE_VNNI"),
+    "cooperlake": ("AVX512", "Cooperlake", "avx512", "AVX512", "AVX512_CORE_BF16"),
+    "sapphirerapids": ("AVX512", "SapphireRapids", "avx512", "AVX512", "AVX512_CORE_FP16"),
 }
 
 
@@ -68,6 +77,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
     parser.add_argument(
         "--without", default="", help="competitors to leave out, with commas between them"
+    )
+    parser.add_argument(
+        "--seconds", type=float, default=SECONDS, help="for each shape and competitor"
     )
     parser.add_argument("--json", default="")
     options = parser.parse_args()
@@ -94,14 +106,13 @@ def restrict(cpu: str, threads: int) -> None:
             )
     if cpu != "host":
         environment["TRIPONT_CPU"] = cpu
-    base = cpu.partition("+")[0]
-    if base in CAPS:
-        mkl, openblas, torch = CAPS[base]
+    if cpu in CAPS:
+        mkl, openblas, torch, xla, onednn = CAPS[cpu]
         environment["OPENBLAS_CORETYPE"] = openblas
         environment["ATEN_CPU_CAPABILITY"] = torch
         environment["MKL_ENABLE_INSTRUCTIONS"] = mkl
-        isa = {"x86-64-v2": "SSE4_2", "x86-64-v3": "AVX2", "x86-64-v4": "AVX512"}[base]
-        environment["XLA_FLAGS"] = environment.get("XLA_FLAGS", "") + f" --xla_cpu_max_isa={isa}"
+        environment["ONEDNN_MAX_CPU_ISA"] = onednn
+        environment["XLA_FLAGS"] = environment.get("XLA_FLAGS", "") + f" --xla_cpu_max_isa={xla}"
 
 
 class Products:
@@ -146,7 +157,7 @@ class Products:
         from tripont.core.compiler.compile import compile_module
         from tripont.core.compiler.formats import artifact
         from tripont.core.compiler.ir import dtypes, hlo
-        from tripont.core.compiler.passes.library import product_costs
+        from tripont.core.compiler.passes.library import gemm, product_costs
 
         types = dtypes.from_name(self.dtype), dtypes.from_name(self.result)
         parameters = [hlo.parameter(n, hlo.Shape(types[0], x.shape)) for n, x in enumerate((a, b))]
@@ -159,14 +170,13 @@ class Products:
             {"dimension_numbers": numbers, "precision": ("DEFAULT", "DEFAULT")},
         )
         module = hlo.Module("product", hlo.Computation.from_root("main", parameters, dot))
-        chosen = mock.patch.object(product_costs, "prefers_generated", return_value=generated)
-        if generated is not None:
-            chosen.start()
-        try:
+        choice: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
+        if generated is True:
+            choice = mock.patch.object(product_costs, "prefers_generated", return_value=True)
+        elif generated is False:
+            choice = mock.patch.object(gemm, "form_of", return_value=None)
+        with choice:
             compiled = compile_module(module, {"cpu": self.cpu})
-        finally:
-            if generated is not None:
-                chosen.stop()
         text = artifact.serialize(compiled)
         executable = _tripont.Executable.load(text)
         device = client().devices[0]
@@ -243,21 +253,41 @@ def client() -> Any:
     return _CLIENT[0]
 
 
+def calls_each(step: Step, clock: Callable[[], float]) -> int:
+    """Calls of ``step`` between two readings of ``clock``, so that they take many of the steps in which it advances."""
+    readings = {clock() for _ in range(100)}
+    while len(readings) < 2:
+        readings.add(clock())
+    ordered = sorted(readings)
+    least = CLOCK_STEPS * min(b - a for a, b in itertools.pairwise(ordered))
+    calls = 1
+    while True:
+        start = clock()
+        for _ in range(calls):
+            step()
+        taken = clock() - start
+        if taken >= least:
+            return calls
+        calls = max(2 * calls, math.ceil(calls * least / taken) if taken > 0.0 else 0)
+
+
 def measure(
     steps: dict[str, Step], clock: Callable[[], float], seconds: float = SECONDS
 ) -> dict[str, float]:
-    """Seconds of the fastest call of each, from ``seconds`` of calls for each."""
+    """Seconds of a call of each, the fastest found in ``seconds`` of calls for each."""
     best = dict.fromkeys(steps, float("inf"))
     for step in steps.values():
         step()
+    calls = {name: calls_each(step, clock) for name, step in steps.items()}
     until = time.perf_counter() + seconds * len(steps)
     rounds = 0
     while time.perf_counter() < until or rounds < 3:
         for name, step in steps.items():
             for _ in range(3):
                 start = clock()
-                step()
-                best[name] = min(best[name], clock() - start)
+                for _ in range(calls[name]):
+                    step()
+                best[name] = min(best[name], (clock() - start) / calls[name])
         rounds += 1
     return best
 
@@ -275,7 +305,7 @@ def main() -> int:
     for dtype in options.types or ("f32", "f64"):
         products = Products(dtype, options.cpu, options.transposed, set(options.without.split(",")))
         for m, n, k in shapes:
-            best = measure(products.steps(m, n, k), clock)
+            best = measure(products.steps(m, n, k), clock, options.seconds)
             speed = {name: 2e-9 * m * n * k / t for name, t in best.items()}
             others = [v for name, v in speed.items() if name not in ("generated", "chosen")]
             ratio = speed.get("generated", 0.0) / max(others, default=float("nan"))
