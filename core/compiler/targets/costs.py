@@ -35,6 +35,7 @@ class Kernels:
         float, "ns", "the same in a product that reads its operands as they lie"
     ]
     packed_byte: Annotated[float, "ns", "reading or writing a byte while packing"]
+    far_byte: Annotated[float, "ns", "reading a byte of a product from beyond the second cache"]
     cheap: Annotated[float, "ns", "a cheap vector instruction, the unit of weights"]
     multiply_adds: Annotated[float, "vectors/ns", "multiply-adds of products and of attention"]
     tiled_multiply_adds: Annotated[float, "vectors/ns", "multiply-adds in tiles of packed operands"]
@@ -81,6 +82,9 @@ class Threads:
     long_units: Annotated[
         int, "units", "the same of long operands, which larger blocks read less often"
     ]
+    reading_units: Annotated[
+        int, "units", "that products are cut into whose smaller units would mostly read"
+    ]
     line_units: Annotated[int, "units", "with so many, units read whole lines of memory"]
     split_elements: Annotated[int, "elements", "fewer are reduced as fast by one thread"]
     split_results: Annotated[int, "elements", "with more results there is enough to share out"]
@@ -103,6 +107,7 @@ class Memory:
         int, "lines", "in one place of it, that a product's rows may keep beside what streams by"
     ]
     panel: Annotated[int, "bytes", "of a panel that stays in the nearest cache"]
+    second: Annotated[int, "bytes", "of a product's operands that stay in the second cache"]
     strip: Annotated[
         int, "bytes", "of states that stay in the nearest cache beside what a loop reads"
     ]
@@ -379,6 +384,7 @@ class Matrices:
 
     multiply_adds: Annotated[float, "vectors/ns", "multiply-adds in tiles of packed operands"]
     panel: Annotated[int, "bytes", "of a panel that stays in a near cache"]
+    copied_panel: Annotated[int, "bytes", "of a panel's part that is copied at a time"]
     rows: Annotated[int, "rows", "of the result in a block, which read a panel from afar once"]
     copied_rows: Annotated[
         int, "rows", "up to which units of work copy the parts of rhs that they read"

@@ -35,7 +35,7 @@ class MatrixDot(PackedDot):
         costs = self.frame.target.costs
         self.unroll = self.form.depth
         self.speed = costs.matrices.multiply_adds
-        self.panel_bytes = costs.matrices.panel
+        self.panel_bytes = costs.matrices.copied_panel if self.copies else costs.matrices.panel
         self.block_rows, self.block_columns = costs.matrices.rows, costs.blocks.columns
         panel = self.groups * self.form.group * self.width * self.form.rhs.size
         self.copy_ns = panel * costs.kernels.packed_byte if self.copies else 0.0

@@ -144,7 +144,9 @@ class PackedDot(tiles.Places):
         # Multiplications a nanosecond.
         speed = form.lanes * form.group * self.speed
         tile_ns = self.rows * self.width * self.k / speed
-        tall = max(1, min(self.tiles, self.block_rows // self.rows))
+        row_bytes = self.piece * form.group * form.lhs.size
+        near_rows = min(self.block_rows, costs.memory.second // row_bytes)
+        tall = max(1, min(self.tiles, near_rows // self.rows))
         # A line more than a row takes: neighbours are in different places of the cache.
         self.staged_row = self.piece * form.group + costs.memory.line // form.lhs.size
         if self.stages:
@@ -154,14 +156,23 @@ class PackedDot(tiles.Places):
         tile_bytes = self.rows * self.width * self.size
         copied = self.panel_part * form.rhs.size if self.copies and form.is_matrix else 0
         batches = math.prod(self.batch)
+        far = self.k * (self.m * form.lhs.size + self.n * form.rhs.size) > costs.memory.second
         while tall * wide > 1:
             units = batches * -(-self.tiles // tall) * -(-self.panels // wide)
             fits = self.pieces == 1 or tall * wide * tile_bytes <= costs.memory.block
-            fits &= wide == 1 or wide * copied <= costs.memory.kept
+            narrow = wide == 1 or wide * copied <= costs.memory.kept
             short = wide * (tall * tile_ns + self.copy_ns) <= self.short_ns
-            if fits and (units >= costs.threads.product_units or short):
+            # Smaller units would read for longer than they compute.
+            read_ns = (tall * self.rows * form.lhs.size + wide * self.width * form.rhs.size) * (
+                self.k * costs.kernels.far_byte
+            )
+            reads = far and read_ns >= tall * wide * tile_ns
+            least = costs.threads.reading_units if reads else costs.threads.product_units
+            if fits and narrow and (units >= least or short):
                 break
-            taller = tall * self.rows >= wide * self.width and not self.keeps_rows
+            taller = (
+                tall * self.rows >= wide * self.width and (far or not self.keeps_rows) and narrow
+            )
             if (taller and tall > 1) or wide == 1:
                 tall = -(-tall // 2)
             else:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from tripont.core.compiler import pipeline
-from tripont.core.compiler.codegen.kernels import product_forms
+from tripont.core.compiler.codegen.kernels import packed_dot, product_forms
 from tripont.core.compiler.codegen.kernels.matrix_dot import LONGEST_SUM
 from tripont.core.compiler.ir import dtypes, hlo
 from tripont.core.compiler.ir.dtypes import DType
@@ -162,3 +162,26 @@ def test_tiles_fit_the_registers(m: int, n: int) -> None:
     assert 1 <= tile.rows <= min(m, 32)
     assert tile.vectors * form.lanes <= n
     assert -(-tile.rows // 16) * tile.vectors <= 4
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "units"),
+    [
+        (2048, 2048, 2048, 64),  # of 256 rows, which stay in the second cache
+        (256, 256, 4096, 4),
+        (128, 128, 8192, 4),
+        (256, 4096, 1024, 32),  # what is copied of 128 columns fits the stack
+        (256, 256, 256, 4),  # operands in the second cache: units are short
+    ],
+)
+def test_units_read_little_from_afar(m: int, n: int, k: int, units: int) -> None:
+    """Smaller units of long operands would read them more often, which takes longer than their products."""
+    made = product((BF16, BF16), F32, m, n, k)
+    found = []
+    for threads in (4, 64):
+        target = for_cpu("+".join(("graniterapids", *AMX)), False, threads=threads)
+        after = pipeline.run(module(made.operands, made), target, Dump())
+        (dot,) = (i for i in after.entry.instructions if i.opcode == "packed-dot")
+        found.append(packed_dot.emit(target.module(), target, dot, "product").work_count)
+    assert found[0] == units
+    assert found[1] > units or k == 256
