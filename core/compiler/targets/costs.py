@@ -60,6 +60,11 @@ class Tiles:
     load_start: Annotated[float, "cycles", "before the loads of a step come one after the other"]
     latency: Annotated[float, "cycles", "until a sum can be added to"]
     step: Annotated[float, "cycles", "a step of the loop besides"]
+    parts_of_lines: Annotated[
+        float,
+        "times",
+        "the time of tiles that end with a line of memory: of those that share lines",
+    ]
     window_step: Annotated[float, "cycles", "a step of the loop of a convolution besides"]
     window_start: Annotated[float, "cycles", "starting a tile of a convolution"]
     moved: Annotated[float, "cycles", "writing an element in another order"]

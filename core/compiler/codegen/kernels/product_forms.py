@@ -41,6 +41,7 @@ _ROWS: Final = {
     32: {1: 20, 2: 14, 3: 9, 4: 6, 5: 5, 6: 4, 7: 3},
     16: {1: 10, 2: 6, 3: 4},
 }
+_LINE: Final = 64  # bytes
 # Wider tiles than that read more of rhs for each product: they are for results that such a tile is as wide as.
 _NARROW: Final = 3
 _BYTES: Final = frozenset((dtypes.S8, dtypes.U8))
@@ -236,6 +237,8 @@ def choose_tile(
         for rows in range(min(m, most_rows, form.most_rows(vectors)), 0, -1):
             tiles = -(-m // rows) * panels
             cost = tiles * (costs.cycles(rows * vectors, rows + vectors) + costs.step)
+            if panels > 1 and vectors * form.lanes * form.result.size % _LINE:
+                cost *= costs.parts_of_lines
             if best is None or cost < best[0] * 0.995:
                 best = cost, Tile(rows, vectors)
     return best[1] if best else None

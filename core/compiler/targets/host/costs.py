@@ -109,6 +109,7 @@ _HOST: Final = Costs(
         load_start=0.5,
         latency=4.0,
         step=0.25,
+        parts_of_lines=1.05,
         window_step=0.5,
         window_start=20.0,
         moved=1.0,

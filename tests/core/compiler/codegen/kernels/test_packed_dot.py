@@ -359,6 +359,18 @@ def test_tiles_of_few_rows_are_wide() -> None:
             assert product_forms.rows_in_place(memory, stride) is None
 
 
+@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+def test_tiles_end_with_lines_of_the_result(dtype: DType) -> None:
+    """With AVX2 three vectors are a line and a half: only a result that is no wider has such tiles."""
+    target = for_cpu("x86-64-v3", False)
+    form = product_forms.choose(target, dtype, dtype, dtype)
+    for m in (384, 512, 1000):
+        tile = product_forms.choose_tile(target.costs.tiles, form, m, 4096)
+        assert (tile.rows, tile.vectors) == (6, 2)
+        tile = product_forms.choose_tile(target.costs.tiles, form, m, 3 * form.lanes)
+        assert tile.vectors == 3
+
+
 @pytest.mark.parametrize("vectors", [5, 7])
 @pytest.mark.parametrize(
     "types", [(F32, F32, F32), (F64, F64, F64), (BF16, BF16, F32), (S8, S8, S32)], ids=str
