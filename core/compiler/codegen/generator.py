@@ -102,6 +102,8 @@ class Generator:
         self.nibbles: dict[int, nibbles.Nibble] = {}
         # Values of f32 that were rounded to bf16, by number: a store need not round them again.
         self.bfloat16: set[int] = set()
+        # Values of f32 that are not subnormal, by number: an instruction that takes such a value for zero rounds them.
+        self.normal: set[int] = set()
         # Sums of a value and a constant, where the value is a multiple of a number: all three by the number of the sum.
         self._parts: dict[int, tuple[Value, int, int]] = {}
         self._levels = [_Level([], False)]

@@ -29,6 +29,8 @@ class MatrixDot(PackedDot):
 
     def __init__(self, frame: Frame) -> None:
         super().__init__(frame)
+        # The registers' instructions make zeros of subnormal sums; sums of registers' sums are other instructions'.
+        self.gives_normal_sums = self.form.result.is_float and self.k <= LONGEST_SUM
         self.matrix = MatrixTile(self.form, self.rows, self.vectors)
 
     def choose_rates(self) -> None:

@@ -119,6 +119,8 @@ class PackedDot(tiles.Places):
 
     #: Whether units of work rather have few columns than few rows.
     keeps_rows = False
+    #: Whether no sum is a subnormal number.
+    gives_normal_sums = False
 
     def choose_rates(self) -> None:
         """What decides how work is cut: the groups that a step of the loop over a sum takes; vectors of products that a
@@ -598,6 +600,8 @@ class PackedDot(tiles.Places):
                 column = Coordinate(at, 1, form.lanes, None, 0, self.n - 1)
                 index = (*self.at, row, column)
                 value = b.load(form.accumulator, self.part(finished, v), form.lanes * self.size)
+                if self.gives_normal_sums:
+                    g.normal.add(value.number)
                 if epilogue is not None:
                     value = epilogue(value, r, v)
                 g.remember((self.dot, index), value, g.depth)

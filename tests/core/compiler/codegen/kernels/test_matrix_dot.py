@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from tripont.core.compiler import pipeline
 from tripont.core.compiler.codegen.kernels import packed_dot, product_forms
+from tripont.core.compiler.codegen.kernels.emit import emit_kernel
 from tripont.core.compiler.codegen.kernels.matrix_dot import LONGEST_SUM
 from tripont.core.compiler.ir import dtypes, hlo
 from tripont.core.compiler.ir.dtypes import DType
@@ -19,7 +20,7 @@ from tripont.core.compiler.observe.dump import Dump
 from tripont.core.compiler.targets.host import cpu as cpus
 from tripont.core.compiler.targets.host import for_cpu
 
-from tests.core.compiler.builders import module
+from tests.core.compiler.builders import module, op
 from tests.core.compiler.codegen.emulated_matrices import Registers
 from tests.core.compiler.codegen.kernels.test_contraction import reference
 from tests.core.compiler.codegen.kernels.test_packed_dot import (
@@ -185,3 +186,37 @@ def test_units_read_little_from_afar(m: int, n: int, k: int, units: int) -> None
         found.append(packed_dot.emit(target.module(), target, dot, "product").work_count)
     assert found[0] == units
     assert found[1] > units or k == 256
+
+
+def rounded(k: int, scaled: bool) -> hlo.Instruction:
+    """A product of [48, k] by [k, 48] in bf16, or in f32, multiplied by a number and converted to bf16."""
+    made = product((BF16, BF16), F32 if scaled else BF16, 48, 48, k)
+    if not scaled:
+        return made
+    factor = op("broadcast", hlo.constant(0.5, F32), dims=made.dims, dimensions=())
+    return op("convert", op("multiply", made, factor, dims=made.dims), dims=made.dims, dtype=BF16)
+
+
+@pytest.mark.parametrize(
+    ("k", "scaled", "by_instruction"),
+    [(128, False, True), (LONGEST_SUM + 64, False, False), (128, True, False)],
+)
+def test_sums_are_rounded_by_the_instruction_if_none_is_subnormal(
+    k: int, scaled: bool, by_instruction: bool, cpu: str
+) -> None:
+    found = []
+    for name in (cpu, f"{cpu}+avx512bf16"):
+        root = rounded(k, scaled)
+        operands = [i for i in hlo.topological_order([root]) if i.opcode == "parameter"]
+        target = for_cpu(name, False)
+        after = pipeline.run(module(operands, root), target, Dump())
+        last = after.entry.root
+        code = target.module()
+        emit_kernel(code, target, last, "product")
+        has_instruction = "avx512bf16" in name and target.vector_bytes == 64
+        assert ("cvtneps2bf16" in str(code)) == (by_instruction and has_instruction)
+        if "avx512bf16" in name and "avx512bf16" not in cpus.detect()[1]:
+            continue
+        values = [random(BF16, o.dims, n) for n, o in enumerate(operands)]
+        found.append(NativeSimulation(after, name).run(values)[0])
+    np.testing.assert_array_equal(found[0], found[-1])
