@@ -44,9 +44,11 @@ class MatrixDot(PackedDot):
         self.short_ns = costs.threads.unit
 
     def emit(self) -> EmittedKernel:
-        # Many products need no scratch memory: sums are the result.
+        # Many products need no scratch memory: sums are the result. A register stores each of its rows by itself, which
+        # takes longer than vectors' whole lines where the result is far away.
         plain = self.pieces == 1 and self.alpha == 1.0 and not self.epilogue and not self.roots
-        self.writes_sums = plain
+        near = self.dot.shape.bytes <= self.frame.target.costs.memory.second  # type: ignore[union-attr]
+        self.writes_sums = plain and near
         return super().emit()
 
     def do_units(self, dims: list[int], unit: Callable[[Index], None]) -> None:

@@ -28,6 +28,7 @@ from tests.core.compiler.codegen.kernels.test_packed_dot import (
     near,
     product,
     random,
+    stack_bytes,
     test_batches,
     test_conversions_are_part_of_the_packing,
     test_copied_panels,
@@ -220,3 +221,14 @@ def test_sums_are_rounded_by_the_instruction_if_none_is_subnormal(
         values = [random(BF16, o.dims, n) for n, o in enumerate(operands)]
         found.append(NativeSimulation(after, name).run(values)[0])
     np.testing.assert_array_equal(found[0], found[-1])
+
+
+@pytest.mark.parametrize(("m", "n", "in_memory"), [(544, 64, False), (1000, 1000, True)])
+def test_sums_of_far_results_are_written_in_vectors(m: int, n: int, in_memory: bool) -> None:
+    """Registers store each of their rows by itself: that is slow far away, most of all where rows share lines."""
+    made = product((S8, S8), S32, m, n, 256)
+    target = for_cpu("+".join(("graniterapids", *AMX)), False)
+    after = pipeline.run(module(made.operands, made), target, Dump())
+    code = target.module()
+    emit_kernel(code, target, after.entry.root, "product")
+    assert (stack_bytes(str(code)) > 0) == in_memory
