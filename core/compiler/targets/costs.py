@@ -298,6 +298,9 @@ class Convolutions:
     ]
     generates_bf16: Annotated[bool, "yes or no", "generated code is faster for bf16, not depthwise"]
     tiles_bf16: Annotated[bool, "yes or no", "a library multiplies bf16 in tiles of matrices (AMX)"]
+    matrix_features: Annotated[
+        int, "features", "from which on, in and out, generated tiles of matrices are full"
+    ]
     generates_gradients: Annotated[
         bool, "yes or no", "it is for gradients of weights as the next two say"
     ]

@@ -139,12 +139,7 @@ class MatrixDot(PackedDot):
             assert self.finished is not None
             self.multiply(tile, start, stop)
             self.matrix.store(b, Rows(self.finished, kept.apart))
-            align = form.lanes * self.size
-            with b.loop(i64(0), i64(self.rows * self.width), form.lanes) as n:
-                total = b.gep(self.type, place, n)
-                before = b.load(form.accumulator, total, align)
-                more = b.load(form.accumulator, b.gep(self.type, self.finished, n), align)
-                b.store(b.binary("fadd", before, more), total, align)
+            self.matrix.add(b, place, self.finished)
         else:
             self.multiply(tile, start, stop, kept)
             self.matrix.store(b, kept)

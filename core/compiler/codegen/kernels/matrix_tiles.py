@@ -19,6 +19,7 @@ from typing import Final
 
 from .. import llvm_ir
 from ..llvm_ir import Builder, Value, i64
+from ..representation import memory_type
 from .product_forms import ProductForm
 
 #: Rows of a register, and bytes of a row.
@@ -109,6 +110,16 @@ class MatrixTile:
                         instruction(b, "tileloadd64", register, place, i64(right.apart))
                     sums = _register(_SUMS + h * self.vectors + v)
                     instruction(b, form.instruction, sums, _register(_LHS + h), register)
+
+    def add(self, b: Builder, to: Value, more: Value) -> None:
+        """Add the sums at ``more`` in memory to those at ``to``: rows that follow one another."""
+        form = self.form
+        type_, align = memory_type(form.result), form.lanes * form.result.size
+        with b.loop(i64(0), i64(self.rows * self.vectors * form.lanes), form.lanes) as n:
+            total = b.gep(type_, to, n)
+            before = b.load(form.accumulator, total, align)
+            after = b.load(form.accumulator, b.gep(type_, more, n), align)
+            b.store(b.binary("fadd", before, after), total, align)
 
     def load(self, b: Builder, rows: Rows) -> None:
         """Load the sums from ``rows``."""

@@ -24,7 +24,7 @@ third operand, if there is one, is ``bias``, with the strides ``bias`` along the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any, Final, NamedTuple
 
@@ -50,7 +50,7 @@ class Summed(NamedTuple):
     rhs: int
 
 
-class _Outer(NamedTuple):
+class Outer(NamedTuple):
     """A dimension of the result that is neither that of the rows nor of the vectors."""
 
     size: int
@@ -59,7 +59,7 @@ class _Outer(NamedTuple):
     result: int
 
 
-class _Place(NamedTuple):
+class Place(NamedTuple):
     """A tile of a block: its number, its first column, and its distances from the block's first in the arrays."""
 
     number: Value
@@ -86,7 +86,7 @@ class WindowProduct(Places):
         self.b = frame.builder
         config: dict[str, Any] = frame.instruction.attributes["config"]
         self.form: ProductForm = config["form"]
-        self.outer: tuple[tuple[int, ...], ...] = config["outer"]
+        self.outer = [Outer(*d) for d in config["outer"]]
         self.row: tuple[int, ...] = config["row"]
         self.vector: tuple[int, ...] = config["vector"]
         self.sums = [Summed(*s) for s in config["sums"]]
@@ -98,6 +98,7 @@ class WindowProduct(Places):
         self.panels = -(-self.vector[0] // self.width)
         self.lhs_type, self.rhs_type = memory_type(form.lhs), memory_type(form.rhs)
         self.type = memory_type(form.result)
+        self.written = self.frame.results[0].shape.dtype
         self.scratch: list[Value] = []  # a tile for each level of pieces inside of a block's
         self.copy: Value | None = None  # of a part of a panel
         self.copied = 0  # elements of it
@@ -109,6 +110,11 @@ class WindowProduct(Places):
         """Vectors of products that are added in a nanosecond."""
         return self.frame.target.costs.kernels.tiled_multiply_adds
 
+    def longest_piece(self) -> int:
+        """Terms of a piece of a long sum."""
+        # Floats are exact enough in pieces of PIECE terms, and PIECE pieces. (Integers are exact anyway.)
+        return max(PIECE, -(-self.terms // PIECE)) if self.form.result.is_float else PIECE
+
     def split(self) -> None:
         """Choose the pieces of sums, and the block of tiles that is a unit of work.
 
@@ -117,10 +123,7 @@ class WindowProduct(Places):
         part is copied first, all tiles of a panel are in the block if they can be: they share the copy.
         """
         form, costs = self.form, self.frame.target.costs
-        self.piece = max(1, self.terms)
-        if self.terms > PIECE:
-            # Floats are exact enough in pieces of PIECE terms, and PIECE pieces. (Integers are exact anyway.)
-            self.piece = max(PIECE, -(-self.terms // PIECE)) if form.result.is_float else PIECE
+        self.piece = self.longest_piece() if self.terms > PIECE else max(1, self.terms)
         rows = costs.blocks.long_rows if self.piece < self.terms else costs.blocks.rows
         least = costs.threads.long_units if self.piece < self.terms else costs.threads.product_units
         self.tile_ns = self.rows * self.vectors * self.terms / self.speed
@@ -160,14 +163,20 @@ class WindowProduct(Places):
                     tall = -(-tall // 2)
             else:
                 wide = -(-wide // 2)
+        self.cut_into_blocks(tall, wide, inside)
+
+    def cut_into_blocks(self, tall: int, wide: int, inside: Sequence[int]) -> None:
+        """Units of work of at most ``tall`` rows of tiles by ``wide`` panels, at ``inside`` indices of the outer
+        dimensions, which divide their sizes.
+        """
         # Blocks of one size: 5 tiles are 3 and 2, not 4 and 1.
         self.tall = -(-self.tiles // -(-self.tiles // tall))
         self.wide = -(-self.panels // -(-self.panels // wide))
         self.inside = [
-            _Outer(chunk, *strides) for chunk, (_, *strides) in zip(inside, self.outer, strict=True)
+            Outer(chunk, *strides) for chunk, (_, *strides) in zip(inside, self.outer, strict=True)
         ]
         self.outside = [
-            _Outer(size // d, *(stride * d for stride in strides))
+            Outer(size // d, *(stride * d for stride in strides))
             for d, (size, *strides) in zip(inside, self.outer, strict=True)
         ]
         self.block = self.tall * self.wide * math.prod(inside)
@@ -191,10 +200,11 @@ class WindowProduct(Places):
             self.last_panel = self.end(self.first_panel, self.wide, self.panels)
             lhs = b.gep(self.lhs_type, operands[0], lhs)
             rhs = b.gep(self.rhs_type, operands[1], rhs)
-            result = b.gep(self.type, self.frame.results[0].pointer, result)
+            written = memory_type(self.written)
+            result = b.gep(written, self.frame.results[0].pointer, result)
             if scratch is None:
                 for tile, part, x, y in self.tiles_of_block(self.sums, lhs, rhs):
-                    self.write_sums(part, x, y, b.gep(self.type, result, tile.result), tile.left)
+                    self.write_sums(part, x, y, b.gep(written, result, tile.result), tile.left)
                 return
             zero = llvm_ir.zero(self.form.accumulator)
             with b.loop(i64(0), i64(self.block * self.rows * self.vectors)) as n:
@@ -207,7 +217,7 @@ class WindowProduct(Places):
             self.cut(self.sums, self.piece, lhs, rhs, piece)
             for panel in self.panels_of_block():
                 for tile in self.tiles_of_panel(panel):
-                    to = b.gep(self.type, result, tile.result)
+                    to = b.gep(written, result, tile.result)
                     self.write_kept(self.place(scratch, tile), to, tile.left)
 
         dims = [
@@ -239,7 +249,7 @@ class WindowProduct(Places):
 
     def tiles_of_block(
         self, sums: list[Summed], lhs: Value, rhs: Value
-    ) -> Iterator[tuple[_Place, list[Summed], Value, Value]]:
+    ) -> Iterator[tuple[Place, list[Summed], Value, Value]]:
         """The tiles of a unit, as :meth:`panels_of_block` and :meth:`tiles_of_panel` give them, and their sums: the
         dimensions, and where the first element of each operand is.
         """
@@ -264,7 +274,7 @@ class WindowProduct(Places):
     def left(self, panel: Value) -> Value:
         return self.start(panel, self.width, self.vector[0])
 
-    def tiles_of_panel(self, panel: Value) -> Iterator[_Place]:
+    def tiles_of_panel(self, panel: Value) -> Iterator[Place]:
         """The same over the tiles of a panel."""
         b = self.b
         with ExitStack() as loops:
@@ -273,19 +283,24 @@ class WindowProduct(Places):
                 for d in self.inside
             ]
             tile = loops.enter_context(b.loop(self.first_tile, self.last_tile))
-            left = self.left(panel)
-            top = self.start(tile, self.rows, self.row[0])
-            number = b.sub(panel, self.first_panel)
-            for value, d in zip(index, self.inside, strict=True):
-                number = b.add(b.mul(number, i64(d.size)), value)
-            number = b.add(b.mul(number, i64(self.tall)), b.sub(tile, self.first_tile))
-            places = []
-            for which in (1, 2, 3):
-                at = self.offset(index, [d[which] for d in self.inside])
-                places.append(b.add(at, b.mul(top, i64(self.row[which]))))
-            places[0] = b.add(places[0], b.mul(left, i64(self.vector[1])))
-            places[2] = b.add(places[2], left)
-            yield _Place(number, left, *places)
+            yield self.place_of(panel, index, tile)
+
+    def place_of(self, panel: Value, index: Sequence[Value], tile: Value) -> Place:
+        """Where a tile is: its panel, its place along the dimensions inside of the unit, and its place in the rows."""
+        b = self.b
+        left = self.left(panel)
+        top = self.start(tile, self.rows, self.row[0])
+        number = b.sub(panel, self.first_panel)
+        for value, d in zip(index, self.inside, strict=True):
+            number = b.add(b.mul(number, i64(d.size)), value)
+        number = b.add(b.mul(number, i64(self.tall)), b.sub(tile, self.first_tile))
+        places = []
+        for which in (1, 2, 3):
+            at = self.offset(index, [d[which] for d in self.inside])
+            places.append(b.add(at, b.mul(top, i64(self.row[which]))))
+        places[0] = b.add(places[0], b.mul(left, i64(self.vector[1])))
+        places[2] = b.add(places[2], left)
+        return Place(number, left, *places)
 
     def copies(self, sums: list[Summed], terms: int, tiles: int) -> bool:
         """Whether ``tiles`` tiles of a panel read a copy of the part of it that ``terms`` terms of ``sums`` need.
@@ -325,7 +340,7 @@ class WindowProduct(Places):
                 b.store(value, b.gep(self.rhs_type, to, at), form.rhs.size)
         return part, self.copy
 
-    def place(self, scratch: Value, tile: _Place) -> Value:
+    def place(self, scratch: Value, tile: Place) -> Value:
         """Where the accumulators of a tile are kept."""
         size = self.rows * self.width
         return self.b.gep(self.type, scratch, self.b.mul(tile.number, i64(size)))

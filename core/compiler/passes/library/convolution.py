@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ...ir.hlo import ConvolutionDimensionNumbers, Instruction, Shape, WindowDimension, constant
 from ...ir.moves import pad
 from ...ir.patterns import convert
-from . import convolution_costs
+from . import convolution_costs, matrix_gradients
 from .blocks import as_integers
 from .context import Context
 from .convolution_kinds import (
@@ -49,7 +49,9 @@ MAX_SPATIAL_DIMENSIONS: Final = 3
 def match_convolution(convolution: Instruction, context: Context) -> Instruction | None:
     """The library call that computes ``convolution``, or None if it is left to generated code."""
     if convolution_costs.prefers_generated(convolution, context.target):
-        generated = generate_convolution(convolution, context.target)
+        generated = matrix_gradients.weights_gradient(convolution, context.target)
+        if generated is None:
+            generated = generate_convolution(convolution, context.target)
         if generated is not None:
             return generated
     if not is_possible(convolution):

@@ -26,7 +26,9 @@ Zen                for what only Zen 4 generates, and for sums of up to 16,384 t
                    not overlap
 bf16 of oneDNN,    as on Zen, but for few output features, which tiles compute fast;     oneDNN
 AMX                groups of up to 8 features, but gradients of weights; depthwise
-                   gradients of inputs of windows above 3x3
+                   gradients of inputs of windows above 3x3; from 16 features on, in
+                   and out, gradients of weights, transposed ones, and, features first,
+                   all but grouped ones
 any, no oneDNN     all but complex numbers and truth values                             the "convolution" kernel
 =================  ===================================================================  ============================
 """
@@ -38,7 +40,14 @@ from typing import TYPE_CHECKING, Final
 
 from ...ir import dtypes
 from ...ir.hlo import ConvolutionDimensionNumbers, Instruction, WindowDimension
-from .convolution_kinds import is_input_gradient, is_weights_gradient, products_of_sum
+from .convolution_kinds import (
+    is_any_weights_gradient,
+    is_input_gradient,
+    is_transposed,
+    is_weights_gradient,
+    products_of_sum,
+)
+from .matrix_gradients import MOST_RESIDUES, residues
 from .onednn import CONVOLUTION, way
 
 if TYPE_CHECKING:
@@ -80,7 +89,12 @@ class _Class:
         self.outputs = rhs[numbers.kernel_output_feature] // self.groups
         self.rank = len(windows)
         self.terms = products_of_sum(convolution)
-        self.is_weights = is_weights_gradient(convolution)
+        self.is_bf16 = dtypes.BF16 in (o.dtype for o in convolution.operands)
+        # oneDNN's f32 is faster where it takes the others for forward ones.
+        is_gradient = is_any_weights_gradient if self.is_bf16 else is_weights_gradient
+        self.is_weights = is_gradient(convolution)
+        self.residues = residues(convolution)
+        self.is_transposed = is_transposed(convolution)
         self.is_input = not self.is_weights and is_input_gradient(convolution)
         # Of a gradient of weights the input features are the batch of the convolution that HLO writes for it.
         self.inputs = (
@@ -98,7 +112,6 @@ class _Class:
         self.positions = math.prod(sizes)
         # Whether the forward convolution's windows, whose size a gradient of weights has, do not overlap.
         self.is_apart = all(w.window_dilation >= n for w, n in zip(windows, sizes, strict=True))
-        self.is_bf16 = dtypes.BF16 in (o.dtype for o in convolution.operands)
         self.is_rounded = convolution.dtype is dtypes.BF16
         self.is_spatial_minor = self.rank > 0 and (
             numbers.input_spatial[-1] == len(convolution.operands[0].dims) - 1
@@ -144,12 +157,21 @@ class _Class:
         if self.is_slow(costs):
             return True
         if self.is_weights:
-            return not self.is_depthwise and self.inputs <= costs.few_outputs and self.is_apart
+            few = self.inputs <= costs.few_outputs and self.is_apart
+            return not self.is_depthwise and (few or self.fills_matrices(costs))
         if costs.tiles_bf16 and self.is_narrow(costs):
+            return True
+        strewn = self.groups == 1 and (self.is_transposed or self.is_spatial_minor)
+        if strewn and self.fills_matrices(costs):
             return True
         return self.terms > (
             _LONGEST_ROUGH_SUM if self.is_rounded or self.is_input else _LONGEST_SUM
         )
+
+    def fills_matrices(self, costs: Convolutions) -> bool:
+        """Whether generated tiles of matrices have enough features, and gradients of weights few enough residues."""
+        enough = costs.tiles_bf16 and min(self.inputs, self.outputs) >= costs.matrix_features
+        return enough and (not self.is_weights or self.residues <= MOST_RESIDUES)
 
     def is_slow(self, costs: Convolutions) -> bool:
         """Whether oneDNN has a slow kernel for it in each type, or none but its reference."""

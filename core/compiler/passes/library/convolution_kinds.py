@@ -63,6 +63,16 @@ def is_input_gradient(convolution: Instruction) -> bool:
     return bool(wide) and all((spatial[i] in flipped) != windows[i].reversal for i in wide)
 
 
+def is_transposed(convolution: Instruction) -> bool:
+    """Whether the convolution dilates its input and does not reverse its kernel, as a strided one's gradient does."""
+    windows: tuple[WindowDimension, ...] = convolution.attributes["window"]
+    if all(w.base_dilation == 1 for w in windows):
+        return False
+    spatial = convolution.attributes["dimension_numbers"].kernel_spatial
+    flipped = view(convolution.operands[1], through_reverse=True).reversed
+    return all((spatial[i] in flipped) == w.reversal for i, w in enumerate(windows) if w.size > 1)
+
+
 def is_weights_gradient(convolution: Instruction) -> bool:
     """Whether the convolution is best read as the gradient of another one's weights."""
     if convolution.attributes["batch_group_count"] != 1:
@@ -74,3 +84,13 @@ def is_weights_gradient(convolution: Instruction) -> bool:
     result = math.prod(convolution.dims[d] for d in numbers.output_spatial)
     # Frameworks write the features outermost only when they have swapped batch and features.
     return kernel > result and numbers.input_feature == 0
+
+
+def is_any_weights_gradient(convolution: Instruction) -> bool:
+    """The same, of windows with more elements than there are results too, if they have a stride: it dilates HLO's."""
+    if is_weights_gradient(convolution):
+        return True
+    attributes = convolution.attributes
+    swapped = attributes["dimension_numbers"].input_feature == 0
+    strided = any(w.window_dilation > 1 for w in attributes["window"])
+    return swapped and strided and attributes["feature_group_count"] == 1

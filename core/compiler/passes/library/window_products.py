@@ -12,9 +12,9 @@ before:
   dilation computes all residues at each position, and the result is put in order behind it.
 * An array whose elements are not neighbours along the vectors is transposed.
 
-Integers of 8 and 16 bits are multiplied in groups of neighbours along the input features
-(:mod:`...codegen.kernels.product_forms`), exactly. Where both operands have a sign or neither has one, the bytes of the
-input are flipped, and the sum of each feature's kernel makes up for it.
+Integers of 8 and 16 bits, and bf16 where the CPU multiplies matrices of it, are multiplied in groups of neighbours
+along the input features (:mod:`...codegen.kernels.product_forms`), integers exactly. Where both operands have a sign or
+neither has one, the bytes of the input are flipped, and the sum of each feature's kernel makes up for it.
 """
 
 from __future__ import annotations
@@ -183,13 +183,12 @@ class _Generated:
         """``convolution``, which has no padding and no base dilation."""
         lhs, rhs = convolution.operands
         form = self.form
+        matrix = product_forms.choose_matrix(self.target, lhs.dtype, rhs.dtype, form.result)
+        if matrix is not None:
+            found = _with_matrices(convolution, matrix, self.target.costs.tiles)
+            if found is not None:
+                return _finish(found, convolution)
         if form.group > 1:
-            # Bytes: bf16 is oneDNN's where there is AMX.
-            matrix = product_forms.choose_matrix(self.target, lhs.dtype, rhs.dtype, form.result)
-            if matrix is not None:
-                found = _with_matrices(convolution, matrix, self.target.costs.tiles)
-                if found is not None:
-                    return _finish(found, convolution)
             grouped = _InGroups.of(convolution, form)
             if grouped is not None:
                 return _finish(grouped.compute(self.target.costs.tiles), convolution)
@@ -243,7 +242,7 @@ def _groups(convolution: Instruction) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Dimension:
+class ProductDimension:
     """A dimension of the result (``result``: which, and in which order within it) or, without, of its sums."""
 
     name: str
@@ -255,7 +254,7 @@ class _Dimension:
 
 def _dimensions(
     convolution: Instruction, lhs: Sequence[int], rhs: Sequence[int], group: int
-) -> list[_Dimension]:
+) -> list[ProductDimension]:
     """The dimensions of a convolution of arrays with these strides; ``group``: that of a group's kernels."""
     numbers: ConvolutionDimensionNumbers = convolution.attributes["dimension_numbers"]
     windows: tuple[WindowDimension, ...] = convolution.attributes["window"]
@@ -271,22 +270,22 @@ def _dimensions(
     apart = batch * lhs[numbers.input_batch] if by_batch > 1 else apart
     feature = numbers.output_feature
     found = [
-        _Dimension("group", groups, apart, group, (feature, 0)),
-        _Dimension("batch", batch, lhs[numbers.input_batch], 0, (numbers.output_batch, 0)),
-        _Dimension("output", outputs, 0, stride_o, (feature, 1)),
-        _Dimension("input", inputs, lhs[numbers.input_feature], stride_i),
+        ProductDimension("group", groups, apart, group, (feature, 0)),
+        ProductDimension("batch", batch, lhs[numbers.input_batch], 0, (numbers.output_batch, 0)),
+        ProductDimension("output", outputs, 0, stride_o, (feature, 1)),
+        ProductDimension("input", inputs, lhs[numbers.input_feature], stride_i),
     ]
     for n, w in enumerate(windows):
         step = lhs[numbers.input_spatial[n]]
         y = numbers.output_spatial[n]
-        found.append(_Dimension(f"at{n}", convolution.dims[y], step * w.stride, 0, (y, 0)))
+        found.append(ProductDimension(f"at{n}", convolution.dims[y], step * w.stride, 0, (y, 0)))
         along = rhs[numbers.kernel_spatial[n]]
-        found.append(_Dimension(f"window{n}", w.size, step * w.window_dilation, along))
+        found.append(ProductDimension(f"window{n}", w.size, step * w.window_dilation, along))
     return found
 
 
 @dataclass(frozen=True, slots=True)
-class _Tile:
+class PlannedTile:
     rows: int
     vectors: int
     lanes: int
@@ -296,15 +295,15 @@ class _Tile:
 def _choose_tile(
     costs: Tiles,
     form: ProductForm,
-    row: _Dimension,
-    vector: _Dimension,
+    row: ProductDimension,
+    vector: ProductDimension,
     lines: tuple[float, float] = (1.0, 1.0),
-) -> _Tile | None:
+) -> PlannedTile | None:
     """The tile that takes the least time; the last tiles are moved back. ``lines``: those that a vector of each operand
     lies in.
     """
     registers = 32 if form.rows > 6 else 16
-    best: _Tile | None = None
+    best: PlannedTile | None = None
     lanes = form.lanes
     while lanes > vector.size:
         lanes //= 2
@@ -329,18 +328,18 @@ def _choose_tile(
             step += 0.1 * vectors
             cycles = tiles * (step + costs.window_step)
             if best is None or cycles < best.cycles * 0.995:
-                best = _Tile(rows, vectors, lanes, cycles)
+                best = PlannedTile(rows, vectors, lanes, cycles)
     return best
 
 
 @dataclass(slots=True)
-class _Plan:
+class ProductPlan:
     lhs: Sequence[int] | None  # the order of the dimensions in memory; None: as they are
     rhs: Sequence[int] | None
-    row: _Dimension
-    vector: _Dimension
-    dimensions: list[_Dimension]
-    tile: _Tile
+    row: ProductDimension
+    vector: ProductDimension
+    dimensions: list[ProductDimension]
+    tile: PlannedTile
     cycles: float
 
 
@@ -379,7 +378,7 @@ class _Arrangement:
                     _with_minor(len(self.rhs.dims), right),
                 )
 
-    def plans(self, costs: Costs) -> Iterator[_Plan]:
+    def plans(self, costs: Costs) -> Iterator[ProductPlan]:
         result_minor = len(self.convolution.dims) - 1
         elements = [math.prod(x.dims) for x in (self.lhs, self.rhs, self.convolution)]
         found = False
@@ -408,13 +407,13 @@ class _Arrangement:
                     cycles *= 1 + 1e-3 * math.log2(1 + abs(row.lhs) + abs(row.rhs))
                     cycles += costs.tiles.moved * (moved + (elements[2] if behind else 0))
                     found = True
-                    yield _Plan(left, right, row, vector, dimensions, tile, cycles)
+                    yield ProductPlan(left, right, row, vector, dimensions, tile, cycles)
         if not found:  # a scalar, or nothing with neighbours: one number at a time
             dimensions = self.dimensions(None, None)
-            yield _Plan(None, None, _ONE, _ONE, dimensions, _Tile(1, 1, 1, 1.0), 0.0)
+            yield ProductPlan(None, None, _ONE, _ONE, dimensions, PlannedTile(1, 1, 1, 1.0), 0.0)
 
     def lines(
-        self, vector: _Dimension, dimensions: Sequence[_Dimension], line: int
+        self, vector: ProductDimension, dimensions: Sequence[ProductDimension], line: int
     ) -> tuple[float, float]:
         """How many lines of memory a vector of each operand lies in: it begins where any of the other dimensions is."""
 
@@ -430,7 +429,7 @@ class _Arrangement:
 
     def dimensions(
         self, left: Sequence[int] | None, right: Sequence[int] | None
-    ) -> list[_Dimension]:
+    ) -> list[ProductDimension]:
         """Those of the convolution of the operands in these orders, without those of size 1."""
         strides = strides_of(self.rhs.dims, right)
         group = strides.pop(self.feature)
@@ -438,18 +437,22 @@ class _Arrangement:
         return [d for d in _dimensions(self.convolution, lhs, strides, group) if d.size > 1]
 
 
-_ONE: Final = _Dimension("one", 1, 0, 0, (-1, 0))
+_ONE: Final = ProductDimension("one", 1, 0, 0, (-1, 0))
 
 
 def emit_product(
     convolution: Instruction,
     lhs: Instruction,
     rhs: Instruction,
-    plan: _Plan,
+    plan: ProductPlan,
     form: ProductForm,
     bias: Instruction | None = None,
+    dtype: DType | None = None,
 ) -> Instruction:
-    """The ``window-product`` of ``plan``, and its result in the order of the convolution's."""
+    """The ``window-product`` of ``plan``, and its result in the order of the convolution's.
+
+    ``dtype``: what its kernel rounds sums to; None if it gives them as they are.
+    """
     if plan.vector.rhs == 0:  # the kernel takes what it loads in vectors for rhs
         swapped = {d: replace(d, lhs=d.rhs, rhs=d.lhs) for d in [*plan.dimensions, _ONE]}
         plan = replace(
@@ -474,7 +477,7 @@ def emit_product(
         else:
             merged.append((d.size, d.lhs, d.rhs))
 
-    def placed(d: _Dimension) -> tuple[int, int, int, int]:
+    def placed(d: ProductDimension) -> tuple[int, int, int, int]:
         return d.size, d.lhs, d.rhs, strides.get(d, 0)
 
     config: dict[str, Any] = {
@@ -496,18 +499,18 @@ def emit_product(
         "window-product",
         operands,
         {"config": config},
-        shape=Shape(form.result, tuple(d.size for d in ordered)),
+        shape=Shape(dtype or form.result, tuple(d.size for d in ordered)),
     )
     wanted = sorted(ordered, key=lambda d: d.result or ())
     return reshape(transpose(product, [ordered.index(d) for d in wanted]), convolution.dims)
 
 
-# --------------------------------------------------------------------------------------------- groups of small integers
+# ---------------------------------------------------------------------------------------------- groups of small numbers
 
 
 @dataclass(slots=True)
 class _InGroups:
-    """A convolution of small integers whose products are summed in groups of input features."""
+    """A convolution of small numbers whose products are summed in groups of input features."""
 
     convolution: Instruction
     form: ProductForm
@@ -582,19 +585,22 @@ class _InGroups:
             tile = self.tile(costs, form, row, vector)
             cycles = tile.cycles / row.size if tile is not None else math.inf
             if tile is not None and (best is None or cycles < best.cycles):
-                best = _Plan(None, None, row, vector, dimensions, tile, cycles)
+                best = ProductPlan(None, None, row, vector, dimensions, tile, cycles)
         assert best is not None
         if not form.is_matrix:
             form = _narrowed(form, best.tile.lanes)
-        return emit_product(convolution, lhs, rhs, best, form, bias)
+        dtype = convolution.dtype if form.is_matrix and form.result.is_float else None
+        return emit_product(convolution, lhs, rhs, best, form, bias, dtype)
 
     @staticmethod
-    def tile(costs: Tiles, form: ProductForm, row: _Dimension, vector: _Dimension) -> _Tile | None:
+    def tile(
+        costs: Tiles, form: ProductForm, row: ProductDimension, vector: ProductDimension
+    ) -> PlannedTile | None:
         """The tile that takes the least time; None if there are too few vectors for one."""
         if not form.is_matrix:
             return _choose_tile(costs, form, row, vector)
         cost, tile = product_forms.choose_matrix_tile(form, row.size, vector.size)
-        return _Tile(tile.rows, tile.vectors, form.lanes, cost / 2)
+        return PlannedTile(tile.rows, tile.vectors, form.lanes, cost / 2)
 
 
 def _narrowed(form: ProductForm, lanes: int) -> ProductForm:

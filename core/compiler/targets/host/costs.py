@@ -229,6 +229,7 @@ _HOST: Final = Costs(
         depthwise=9,
         generates_bf16=False,
         tiles_bf16=False,
+        matrix_features=16,
         # oneDNN computes those with many features and terms in less than two thirds of the time of others.
         generates_gradients=True,
         gradient_features=128,

@@ -71,6 +71,14 @@ def _gradient_of_weights(features: int, stride: int) -> dict[str, Any]:
     }
 
 
+# The gradient of weights of windows of 16x16 beside each other: they have more elements than there are results.
+PATCHES: dict[str, Any] = {
+    "sizes": {"N": 3, "C": 8, "O": 64, "H": 144, "W": 144},
+    "window": [W(9, window_dilation=16)] * 2,
+    "layout": LAYOUTS[3],
+}
+
+
 @pytest.mark.parametrize(
     ("options", "on_zen", "elsewhere"),
     [
@@ -104,6 +112,7 @@ def test_f32_on_zen_4(options: dict[str, Any], on_zen: bool, elsewhere: bool) ->
         (False, dtypes.BF16, _gradient_of_weights(3, 2)),
         (True, dtypes.BF16, _gradient_of_weights(3, 3)),  # windows beside each other
         (False, dtypes.BF16, _gradient_of_weights(64, 3)),
+        (True, dtypes.BF16, PATCHES),
     ],
     ids=str,
 )
@@ -125,6 +134,13 @@ def test_bf16_of_one_dnn(generated: bool, result: DType, options: dict[str, Any]
         (False, False, {"feature_groups": 64}),
         (True, True, _gradient_of_weights(3, 3)),
         (False, False, {**_gradient_of_weights(64, 1), "batch_groups": 8}),
+        (True, False, {**_gradient_of_weights(64, 1), "batch_groups": 4}),
+        (True, False, _gradient_of_weights(64, 1)),
+        (True, False, _gradient_of_weights(64, 2)),
+        (False, False, _gradient_of_weights(64, 3)),  # of 9 residues
+        (False, False, _gradient_of_weights(8, 1)),
+        (True, False, {"layout": LAYOUTS[1]}),
+        (True, False, {"window": [W(4, 1, 2, 2, base_dilation=2)] * 2}),
     ],
     ids=str,
 )
