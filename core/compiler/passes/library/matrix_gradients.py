@@ -81,7 +81,7 @@ def residues(convolution: Instruction) -> int:
 
 
 def weights_gradient(convolution: Instruction, target: Target) -> Instruction | None:
-    """``convolution`` in the registers of matrices; None if it is no gradient of weights that they are good for."""
+    """``convolution`` in the registers of matrices; None if they are not good for it or it gives no weights."""
     lhs, rhs = (o.dtype for o in convolution.operands)
     form = product_forms.choose_matrix(target, lhs, rhs, accumulator(convolution.dtype))
     if form is None or not form.result.is_float or not is_any_weights_gradient(convolution):
