@@ -48,6 +48,7 @@ TESTS_OF_MEMORY = (
 RUNTIME_TESTS = (
     "tests/core/runtime",
     "tests/pjrt",
+    "tests/fuzzers/test_c_api.py",
     "tests/interop/test_interop.py",
     "tests/interop/test_interpreter_lock.py",
     "tests/frontends/jax/test_callbacks.py",
