@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 
 from ..codegen import llvm_ir
-from ..codegen.elements import complex_math, elemental
+from ..codegen.elements import complex_math, elemental, extrema
 from ..codegen.elements import elementwise as code
 from ..formats.hlo_proto import Field
 from ..formats.wire_format import integer, text
@@ -250,12 +250,12 @@ _register(
 )
 _register(
     "maximum", 2, reference.extremum,
-    code.by_kind(code.integer_extremum("smax"), code.maximum, code.integer_extremum("umax"), "or"),
+    code.by_kind(code.integer_extremum("smax"), extrema.maximum, code.integer_extremum("umax"), "or"),
     complex_math.extremum("og"), kinds=(*_NUMBERS, "pred"), rounding=CHOOSES,
 )
 _register(
     "minimum", 2, reference.extremum,
-    code.by_kind(code.integer_extremum("smin"), code.minimum, code.integer_extremum("umin"), "and"),
+    code.by_kind(code.integer_extremum("smin"), extrema.minimum, code.integer_extremum("umin"), "and"),
     complex_math.extremum("ol"), kinds=(*_NUMBERS, "pred"), rounding=CHOOSES,
 )
 _register("and", 2, reference.plain(np.bitwise_and), code.by_kind("and", "", pred="and"), kinds=_LOGICAL)

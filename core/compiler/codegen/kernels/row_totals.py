@@ -18,7 +18,7 @@ PAIRED: Final = 8  # steps of a loop over terms in pairs that need no blocks
 
 class RowTotals:
     """Accumulators lie in a flat list: sets of vectors, each with a vector for each number that a reduction carries,
-    and, where there are no masks and the vectors leave elements over, a set of single numbers for those.
+    and a set of single numbers for the elements that vectors leave over, where there are no masks.
     """
 
     def __init__(self, reduction: Reduction, kept: Index, lane: int) -> None:
