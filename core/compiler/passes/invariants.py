@@ -1,4 +1,4 @@
-"""What is the same in every iteration of a loop."""
+"""Invariants: values that are the same in every iteration of a loop."""
 
 from __future__ import annotations
 

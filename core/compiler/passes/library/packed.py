@@ -39,8 +39,9 @@ def generate_product(
     fusions: dict[Hashable, Computation],
     kept: Container[Instruction] = (),
 ) -> Instruction | None:
-    """What computes the gemm ``call``, if :func:`.gemm.match_dot` said that it is generated. ``kept``: what is the same
-    each time (:func:`..invariants.invariants_of`).
+    """What computes the gemm ``call``, if :func:`.gemm.match_dot` said that it is generated.
+
+    ``kept``: values that are the same each time (:func:`..invariants.invariants_of`).
     """
     if call.opcode != "library-call" or "lanes" not in call.attributes["config"]:
         return None
