@@ -20,7 +20,7 @@ from ..elements.elemental import inline
 from ..generator import Coordinate, Generator, Index
 from ..llvm_ir import Value, i64
 from ..representation import Complex, Element, components, map_components
-from . import accumulation, loops, reductions, windows
+from . import accumulation, accumulators, loops, windows
 from .emit import EmittedKernel, Frame, computation_of, emitter
 
 
@@ -211,7 +211,7 @@ class _Scan:
         self.suffix: Index = ()
         self.mask: Value | None = None
         # Of the instruction by itself: a kernel does not go by what computes its operands.
-        neutral = reductions.identity(computation_of(kernel.frame.instruction).root)
+        neutral = accumulators.identity(computation_of(kernel.frame.instruction).root)
         self.neutral = None if neutral is None else kernel.flat([neutral])
 
     def emit_rows(self, others: Sequence[int]) -> None:

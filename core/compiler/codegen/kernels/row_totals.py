@@ -11,7 +11,7 @@ from ..llvm_ir import Value, i64
 from . import accumulation, loops, work_groups
 
 if TYPE_CHECKING:
-    from .reductions import Reduction
+    from .accumulators import Reduction
 
 PAIRED: Final = 8  # steps of a loop over terms in pairs that need no blocks
 

@@ -15,8 +15,9 @@ from .. import costs
 from ..elements.elemental import element
 from ..generator import Array, Coordinate, Generator, Index
 from ..llvm_ir import Value, i64
-from . import loops, reductions, work_groups
+from . import accumulators, loops, work_groups
 from .emit import EmittedKernel, Frame, emitter
+from .row_totals import RowTotals
 
 
 @emitter(collapsed=True)
@@ -53,9 +54,9 @@ class _Rows:
         self.layer = self.layers()
         self.passes = 1 + max(self.layer[r] - 1 for r in reduces)
         self.kept_in: dict[hlo.Instruction, int] = {}  # value -> the pass that writes it to scratch
-        self.shared = work_groups.share(frame.target, self.dims[-1]) and not reductions.starts_once(
-            self.reduces
-        )
+        self.shared = work_groups.share(
+            frame.target, self.dims[-1]
+        ) and not accumulators.starts_once(self.reduces)
         if frame.target.work_group == 1:  # a GPU has no room for rows on the stack
             self.choose_scratch()
 
@@ -132,13 +133,14 @@ class _Rows:
         def row(kept: Index) -> None:
             for number in range(self.passes):
                 of_pass = [r for r in self.reduces if self.layer[r] == number + 1]
-                reduction = reductions.Reduction(frame, of_pass)
+                reduction = accumulators.Reduction(frame, of_pass)
                 reduction.full = [
                     (i, a, self.rank) for i, a in scratch.items() if self.kept_in[i] == number
                 ]
                 reduction.last = []
                 reduction.shared = self.shared
-                g.bound.update(reduction.values(reduction.totals(kept, len(self.dims) - 1)))
+                totals = RowTotals(reduction, kept, len(self.dims) - 1).totals()
+                g.bound.update(reduction.values(totals))
                 for i, array in scratch.items():
                     if self.kept_in[i] == number:
                         g.scratch[i] = (array, self.rank)
