@@ -1,7 +1,7 @@
 """The "packed-dot" kernel where the CPU multiplies matrices (AMX): the tiles of :mod:`.packed_dot` in its registers.
 
 Sums go from the registers to memory before anything is computed from them: to the result where they are all that is
-written, else to memory that the kernel keeps for a tile.
+written, else to memory that the kernel keeps for a tile, or for two of them (:mod:`.matrix_overlap`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from ..generator import Index
 from ..llvm_ir import Value, i64
 from ..representation import memory_type
 from .emit import EmittedKernel, Frame
+from .matrix_overlap import OverlappedTiles, overlaps
 from .matrix_tiles import MatrixTile, Rows
 from .pack import interleave
 from .packed_dot import PackedDot, Tile
@@ -32,6 +33,7 @@ class MatrixDot(PackedDot):
         # The registers' instructions make zeros of subnormal sums; sums of registers' sums are other instructions'.
         self.gives_normal_sums = self.form.result.is_float and self.k <= LONGEST_SUM
         self.matrix = MatrixTile(self.form, self.rows, self.vectors)
+        self.overlaps = overlaps(self)
 
     def choose_rates(self) -> None:
         costs = self.frame.target.costs
@@ -56,10 +58,20 @@ class MatrixDot(PackedDot):
             super().do_units(dims, unit)
 
     def tile_memory(self) -> Value | None:
-        return None if self.writes_sums else self.b.alloca(self.type, self.rows * self.width)
+        if self.writes_sums:
+            return None
+        tiles = 2 if self.overlaps else 1
+        return self.b.alloca(self.type, tiles * self.rows * self.width)
 
     def fetch_tile(self, tile: Tile) -> None:
         """Nothing: lines of the result come while registers are stored."""
+
+    def do_tiles(self, start: Value, stop: Value, scratch: Value | None) -> None:
+        if self.overlaps:
+            assert self.finished is not None
+            OverlappedTiles(self, self.matrix, self.add_products, self.finished).emit()
+        else:
+            super().do_tiles(start, stop, scratch)
 
     @property
     def copied_panels(self) -> int:
@@ -147,13 +159,17 @@ class MatrixDot(PackedDot):
 
     def multiply(self, tile: Tile, start: Value, stop: Value, kept: Rows | None = None) -> None:
         """The tile's sums over the groups [start, stop) in the registers, on top of those that are ``kept``."""
-        row = self.staged_row if self.staged is not None else self.lhs_row
-        left = Rows(tile.row, row * self.form.lhs.size, passes=True)
-        right = Rows(tile.packed, self.width * self.form.group * self.form.rhs.size)
         if kept is None:
             self.matrix.clear(self.b)
         else:
             self.matrix.load(self.b, kept)
+        self.add_products(tile, start, stop)
+
+    def add_products(self, tile: Tile, start: Value, stop: Value) -> None:
+        """Add the products of the groups [start, stop) to the tile's sums in the registers."""
+        row = self.staged_row if self.staged is not None else self.lhs_row
+        left = Rows(tile.row, row * self.form.lhs.size, passes=True)
+        right = Rows(tile.packed, self.width * self.form.group * self.form.rhs.size)
         self.matrix.add_products(self.b, left, right, start, stop, self.fetch_step)
 
     def fetch_step(self, k: Value) -> None:

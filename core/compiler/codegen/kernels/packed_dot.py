@@ -48,6 +48,17 @@ from .product_forms import ProductForm
 
 
 @dataclass(frozen=True, slots=True)
+class Panel:
+    """A panel of rhs that is in use: where it lies, where its copy is (or would be, if the part of the sums that is in
+    use began with the matrix; itself, where there is none), and its first column.
+    """
+
+    lying: Value
+    packed: Value
+    left: Value
+
+
+@dataclass(frozen=True, slots=True)
 class Tile:
     """A tile that is being computed: where its rows of lhs and its panel of rhs are (or would be, if the part of the
     sums that is in use began with the matrix), its first row and column, and its number among those of its block.
@@ -242,33 +253,48 @@ class PackedDot(tiles.Places):
 
     def block(self, start: Value, stop: Value, scratch: Value | None) -> None:
         """The sums over the groups [start, stop), of all tiles of a unit."""
-        b, form = self.b, self.form
-        panel_size = self.groups * self.width * form.group
         if self.staged is not None:
             self.stage(start, stop)
         self.begin_block(start, stop)
-        with b.loop(self.first_panel, self.last_panel) as panel:
-            left = self.start(panel, self.width, self.n)
-            place = left if self.rhs_row else b.mul(panel, i64(panel_size))
-            packed = lying = b.gep(memory_type(self.operands[1].shape.dtype), self.rhs, place)
-            if self.copy is not None:
-                part = self.copied_part(panel, lying, start, stop)
-                before = b.mul(start, i64(-self.width * form.group))  # as if it began with rhs
-                packed = b.gep(memory_type(form.rhs), part, before, inbounds=False)
+        self.do_tiles(start, stop, scratch)
+
+    def do_tiles(self, start: Value, stop: Value, scratch: Value | None) -> None:
+        """The loops over the tiles of a block."""
+        b = self.b
+        with b.loop(self.first_panel, self.last_panel) as number:
+            panel = self.panel(number, start, stop)
             with b.loop(self.first_tile, self.last_tile) as count_:
-                top = self.start(count_, self.rows, self.m)
-                row = self.row_of(count_, top, start)
-                tile = Tile(row, packed, top, left, b.sub(count_, self.first_tile))
-                self.fetch_panel(lying, tile.number, start)
+                tile = self.tile(panel, count_, start)
                 if scratch is None:
                     self.fetch_tile(tile)
                     self.whole_tile(tile)
                 else:
                     self.in_the_last_piece(stop, functools.partial(self.fetch_tile, tile))
-                    across = b.sub(panel, self.first_panel)
+                    across = b.sub(number, self.first_panel)
                     place = b.add(b.mul(across, i64(self.tall)), tile.number)
                     place = b.gep(self.type, scratch, b.mul(place, i64(self.rows * self.width)))
                     self.part_of_tile(tile, start, stop, place)
+
+    def panel(self, number: Value, start: Value, stop: Value) -> Panel:
+        """Panel ``number``, whose groups [start, stop) are copied here if each panel's are copied by itself."""
+        b, form = self.b, self.form
+        panel_size = self.groups * self.width * form.group
+        left = self.start(number, self.width, self.n)
+        place = left if self.rhs_row else b.mul(number, i64(panel_size))
+        packed = lying = b.gep(memory_type(self.operands[1].shape.dtype), self.rhs, place)
+        if self.copy is not None:
+            part = self.copied_part(number, lying, start, stop)
+            before = b.mul(start, i64(-self.width * form.group))  # as if it began with rhs
+            packed = b.gep(memory_type(form.rhs), part, before, inbounds=False)
+        return Panel(lying, packed, left)
+
+    def tile(self, panel: Panel, number: Value, start: Value) -> Tile:
+        """The tile of ``panel`` and the rows ``number``, which is going to fetch its part of the next panel."""
+        top = self.start(number, self.rows, self.m)
+        row = self.row_of(number, top, start)
+        tile = Tile(row, panel.packed, top, panel.left, self.b.sub(number, self.first_tile))
+        self.fetch_panel(panel.lying, tile.number, start)
+        return tile
 
     def whole_tile(self, tile: Tile) -> None:
         """Compute and write a tile whose sums are not cut into pieces."""
@@ -585,11 +611,15 @@ class PackedDot(tiles.Places):
         """Write what is computed from the sums of ``tile`` (at ``sums``, row by row, without ``epilogue`` where that is
         given), a row at a time: long code is there once for each vector.
         """
+        with self.b.loop(i64(0), i64(self.rows)) as r:
+            self.write_row_of_roots(tile, sums, r, epilogue)
+
+    def write_row_of_roots(
+        self, tile: Tile, sums: Value, r: Value, epilogue: Epilogue | None
+    ) -> None:
+        """Row ``r`` of :meth:`write_roots`."""
         b, g, form = self.b, self.frame.generator, self.form
-        with (
-            b.loop(i64(0), i64(self.rows)) as r,
-            g.level(),
-        ):  # what is computed here is known here only
+        with g.level():  # what is computed here is known here only
             block = b.new_label("roots")
             b.branch(block)
             b.start_block(block)
