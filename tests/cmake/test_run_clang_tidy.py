@@ -52,28 +52,23 @@ def test_files_that_are_not_read_are_named(checkout: Path, files: tuple[str, ...
     assert done.stderr == "not read, since the build does not compile it: other.cc\n"
 
 
+def tracked(*patterns: str) -> list[str]:
+    """Files of the repository."""
+    command = ["git", "ls-files", *patterns]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
 def test_each_file_can_be_compiled_alone() -> None:
     """A target that always joins its files has no compile commands of them."""
-    files = subprocess.run(
-        ["git", "ls-files", "*CMakeLists.txt", "*.cmake"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.split()
+    files = tracked("*CMakeLists.txt", "*.cmake")
     assert len(files) > 3
     assert [f for f in files if "UNITY_BUILD ON" in (ROOT / f).read_text()] == []
 
 
 def test_every_file_has_compile_commands() -> None:
     """Those of tests and examples, too, which they compile by themselves (cmake/outside.cmake)."""
-    files = subprocess.run(
-        ["git", "ls-files", "tests/*.cc", "examples/*.cc"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.split()
+    files = tracked("tests/*.cc", "examples/*.cc")
     lists = [ROOT / "cmake" / "outside.cmake", ROOT / "core" / "bindings" / "CMakeLists.txt"]
     named = "".join(p.read_text() for p in lists)
     assert len(files) > 5

@@ -39,6 +39,3 @@ def _call_of_branch(instruction: Instruction) -> Instruction | None:
     first = sum(counts[:branch])
     mine = operands[first : first + counts[branch]]
     return instruction.derive("call", mine, called=(branches[branch],))
-
-
-__all__ = ["take_known_branches"]

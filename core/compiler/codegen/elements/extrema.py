@@ -100,6 +100,3 @@ def _majority_in_registers(g: Generator, x: Value, y: Value, z: Value) -> Value:
     width = lanes * int(scalar[1:])
     name = f"llvm.x86.avx512.pternlog.{'q' if scalar == 'i64' else 'd'}.{width}"
     return g.builder.call(x.type, name, [x, y, z, llvm_ir.integer("i32", _MAJORITY)])
-
-
-__all__ = ["maximum", "minimum"]

@@ -183,6 +183,15 @@ class Reduction:
                 result += [self.g.splat(v, count) for v in components(value)]
         return result
 
+    def split(self, flat: Sequence[Value], width: int) -> list[list[Value]]:
+        """Several sets of accumulators, of ``width`` values each."""
+        return [list(flat[n : n + width]) for n in range(0, len(flat), width)]
+
+    def merge(self, a: Sequence[Value], b: Sequence[Value], width: int) -> list[Value]:
+        """Several sets of accumulators, put together with as many others."""
+        pairs = zip(self.split(a, width), self.split(b, width), strict=True)
+        return [v for x, y in pairs for v in self.combine(x, self.structured(y))]
+
     def terms(self, index: Index, mask: Value | None) -> list[list[Element]]:
         """What each reduction takes in at ``index``; writes the results of the whole space there."""
         g = self.g

@@ -12,7 +12,6 @@ many terms in blocks (:mod:`.accumulation`): a long floating-point sum is as exa
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from ...fusion.clusters import SHORTEST_VECTOR
 from ...ir import errors
@@ -117,22 +116,22 @@ class ReduceKernel(Reduction):
             def fresh() -> list[Value]:
                 return [v for c, _ in pieces for v in self.initial(c.lanes)]
 
-            def cut(flat: Sequence[Value]) -> list[Sequence[Value]]:
-                return [flat[n * each : (n + 1) * each] for n in range(len(pieces))]
-
             def merge(a: list[Value], b: list[Value]) -> list[Value]:
-                pairs = zip(cut(a), cut(b), strict=True)
-                return [v for x, y in pairs for v in self.combine(x, self.structured(y))]
+                return self.merge(a, b, each)
 
             def body(at: dict[int, Coordinate], flat: list[Value]) -> list[Value]:
                 result: list[Value] = []
-                for part, place_of_part, (_, mask) in zip(cut(flat), kept, pieces, strict=True):
+                for part, place_of_part, (_, mask) in zip(
+                    self.split(flat, each), kept, pieces, strict=True
+                ):
                     with g.masked(mask):
                         result += self.step(part, self.index(place_of_part, at), mask)
                 return result
 
             flat = self.nest(self.reduced, fresh(), body, fresh, merge)
-            for part, place_of_part, (_, mask) in zip(cut(flat), kept, pieces, strict=True):
+            for part, place_of_part, (_, mask) in zip(
+                self.split(flat, each), kept, pieces, strict=True
+            ):
                 with g.masked(mask):
                     self.write(part, place_of_part, mask)
 

@@ -69,8 +69,7 @@ class RowTotals:
         return total
 
     def split(self, flat: Sequence[Value]) -> list[list[Value]]:
-        width = self.width
-        return [list(flat[n * width : (n + 1) * width]) for n in range(len(flat) // width)]
+        return self.reduction.split(flat, self.width)
 
     def fresh_sets(self) -> list[Value]:
         return self.reduction.initial(self.count) * self.accumulators
@@ -79,9 +78,7 @@ class RowTotals:
         return self.fresh_sets() + (self.reduction.initial(1) if self.scalar_tail else [])
 
     def merge(self, a: list[Value], b: list[Value]) -> list[Value]:
-        reduction = self.reduction
-        pairs = zip(self.split(a), self.split(b), strict=True)
-        return flattened([reduction.combine(x, reduction.structured(y)) for x, y in pairs])
+        return self.reduction.merge(a, b, self.width)
 
     def along(self, at: dict[int, Coordinate], flat: list[Value]) -> list[Value]:
         """Take in the elements along the lanes' dimension, ``at`` the other reduced coordinates."""

@@ -20,8 +20,6 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from ...codegen.kernels import product_forms
 from ...codegen.kernels.product_forms import ProductForm
 from ...ir.hlo import (
@@ -29,14 +27,20 @@ from ...ir.hlo import (
     Instruction,
     Shape,
     WindowDimension,
-    constant,
     strides_of,
 )
-from ...ir.moves import concatenate, pad, pad_dimension, transpose
+from ...ir.moves import concatenate, transpose
 from ...ir.patterns import reshape
 from .convolution_kinds import is_any_weights_gradient
 from .gemm import accumulator
-from .window_products import PlannedTile, ProductDimension, ProductPlan, emit_product
+from .window_products import (
+    PlannedTile,
+    ProductDimension,
+    ProductPlan,
+    emit_product,
+    pad_with_zeros,
+    resized,
+)
 
 if TYPE_CHECKING:
     from ...targets.target import Target
@@ -150,12 +154,12 @@ def _by_residue(convolution: Instruction, d: int, form: ProductForm) -> Instruct
                 "window": (*windows[:d], window, *windows[d + 1 :]),
             },
         )
-        found = _resized(_compute(part, form), result, most)
+        found = resized(_compute(part, form), result, most)
         parts.append(reshape(found, (*dims[:result], most, 1, *dims[result + 1 :])))
     joined = parts[0] if len(parts) == 1 else concatenate(parts, result + 1)
     dims = list(convolution.dims)
     dims[result] = most * len(parts)
-    return _resized(reshape(joined, dims), result, taps)
+    return resized(reshape(joined, dims), result, taps)
 
 
 def _product(convolution: Instruction, form: ProductForm) -> Instruction:
@@ -182,19 +186,20 @@ def _product(convolution: Instruction, form: ProductForm) -> Instruction:
     outputs = rhs.dims[feature]
 
     # x as [i, positions].
-    x = _padded(lhs, {i: p.size for i, p in zip(numbers.input_spatial, places, strict=True)})
+    behind = row - images + first
+    x = _extended(lhs, {i: p.size for i, p in zip(numbers.input_spatial, places, strict=True)})
     order = [batch, *numbers.input_spatial]
     if rows == len(lhs.dims) - 1:
         flat = reshape(transpose(x, [*order, rows]), (images, lhs.dims[rows]))
-        flat = transpose(pad_dimension(flat, _zero(lhs), 0, -first, row - images + first), (1, 0))
+        flat = transpose(pad_with_zeros(flat, [-first, 0], [behind, 0]), (1, 0))
     else:
         flat = reshape(transpose(x, [rows, *order]), (lhs.dims[rows], images))
-        flat = pad_dimension(flat, _zero(lhs), 1, -first, row - images + first)
+        flat = pad_with_zeros(flat, [0, -first], [0, behind])
 
     # dy as [groups of positions, o, positions of a group].
-    y = _padded(rhs, {i: p.size for i, p in zip(numbers.kernel_spatial, places, strict=True)})
+    y = _extended(rhs, {i: p.size for i, p in zip(numbers.kernel_spatial, places, strict=True)})
     y = transpose(y, [numbers.kernel_input_feature, *numbers.kernel_spatial, feature])
-    y = _resized(reshape(y, (images, outputs)), 0, positions)
+    y = resized(reshape(y, (images, outputs)), 0, positions)
     y = transpose(reshape(y, (positions // form.group, form.group, outputs)), (0, 2, 1))
 
     height, width = lhs.dims[rows] // groups, outputs // groups
@@ -238,15 +243,7 @@ def _every(operand: Instruction, dimension: int, first: int, step: int) -> Instr
     return operand.derive("slice", (operand,), attributes, shape=Shape(operand.dtype, tuple(dims)))
 
 
-def _padded(operand: Instruction, sizes: dict[int, int]) -> Instruction:
+def _extended(operand: Instruction, sizes: dict[int, int]) -> Instruction:
     """``operand`` with zeros behind it, up to these sizes."""
     high = [sizes.get(d, n) - n for d, n in enumerate(operand.dims)]
-    return pad(operand, _zero(operand), [0] * len(high), high)
-
-
-def _resized(operand: Instruction, dimension: int, size: int) -> Instruction:
-    return pad_dimension(operand, _zero(operand), dimension, 0, size - operand.dims[dimension])
-
-
-def _zero(like: Instruction) -> Instruction:
-    return constant(np.zeros((), like.dtype.numpy), like.dtype)
+    return pad_with_zeros(operand, [0] * len(high), high)

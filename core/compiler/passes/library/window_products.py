@@ -125,7 +125,7 @@ class _Generated:
             if elements == 0:
                 parts.append(splat_value(0, Instruction("parameter", shape, (), {"index": 0})))
             else:
-                kernel = _resized(rhs, at, elements * s)
+                kernel = resized(rhs, at, elements * s)
                 # [..., elements, s, ...], of which the residues become output features.
                 kernel = reshape(kernel, (*rhs.dims[:at], elements, s, *rhs.dims[at + 1 :]))
                 kernel = cut(kernel, at + 1, begin, end)
@@ -175,7 +175,7 @@ class _Generated:
             low[d], high[d], interior[d] = w.padding_low, w.padding_high, w.base_dilation - 1
         plain = tuple(replace(w, padding_low=0, padding_high=0, base_dilation=1) for w in windows)
         return convolution.replace(
-            operands=(self.once(_pad, lhs, low, high, interior), rhs),
+            operands=(self.once(pad_with_zeros, lhs, low, high, interior), rhs),
             attributes={**convolution.attributes, "window": plain},
         )
 
@@ -211,7 +211,7 @@ def _with_matrices(convolution: Instruction, form: ProductForm, costs: Tiles) ->
     dims[feature] = form.lanes
     lhs, rhs = convolution.operands
     wide = convolution.replace(
-        operands=(lhs, _resized(rhs, numbers.kernel_output_feature, form.lanes)),
+        operands=(lhs, resized(rhs, numbers.kernel_output_feature, form.lanes)),
         shape=Shape(convolution.dtype, tuple(dims)),
     )
     grouped = _InGroups.of(wide, form)
@@ -530,10 +530,10 @@ class _InGroups:
         fewest = form.lanes if form.is_matrix else 4
         if inputs * 2 < form.step or outputs < fewest or (groups > 1 and padded != inputs):
             return None
-        lhs = _resized(
+        lhs = resized(
             lhs, numbers.input_feature, padded * (lhs.dims[numbers.input_feature] // inputs)
         )
-        rhs = _resized(rhs, numbers.kernel_input_feature, padded)
+        rhs = resized(rhs, numbers.kernel_input_feature, padded)
         return _InGroups(convolution, form, lhs, rhs, padded)
 
     def compute(self, costs: Tiles) -> Instruction:
@@ -646,14 +646,17 @@ def _without_reversal(convolution: Instruction) -> Instruction:
     )
 
 
-def _pad(
-    operand: Instruction, low: Sequence[int], high: Sequence[int], interior: Sequence[int]
+def pad_with_zeros(
+    operand: Instruction,
+    low: Sequence[int],
+    high: Sequence[int],
+    interior: Sequence[int] | None = None,
 ) -> Instruction:
     zero = constant(np.zeros((), operand.dtype.numpy), operand.dtype)
     return pad(operand, zero, low, high, interior)
 
 
-def _resized(operand: Instruction, dimension: int, size: int) -> Instruction:
+def resized(operand: Instruction, dimension: int, size: int) -> Instruction:
     """``operand`` with zeros behind, or without the last elements of, ``dimension``."""
     zero = constant(np.zeros((), operand.dtype.numpy), operand.dtype)
     return pad_dimension(operand, zero, dimension, 0, size - operand.dims[dimension])
