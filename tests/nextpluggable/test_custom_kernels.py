@@ -2,13 +2,41 @@
 
 from __future__ import annotations
 
+import ctypes
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+import tripont.tensorflow
+
 DEVICE = "/device:XPU:0"
+
+# 999 is no type of TensorFlow's.
+REFUSED = """
+#include "tripont/tensorflow_kernel.h"
+struct Nothing {
+  void Compute(tripont::Context&) {}
+};
+TRIPONT_REGISTER_KERNEL(Nothing, tripont::Kernel("TripontDouble").Type("T", static_cast<TF_DataType>(999)));
+"""
+
+
+def test_a_kernel_that_is_refused_is_named(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    source, library = tmp_path / "refused.cc", tmp_path / "refused.so"
+    source.write_text(REFUSED)
+    command = ["c++", str(source), *tripont.tensorflow.compile_flags()]
+    subprocess.run([*command, "-o", str(library), *tripont.tensorflow.link_flags()], check=True)
+    ctypes.CDLL(str(library))
+    said = capfd.readouterr().err
+    assert (
+        "tripont: a kernel of the op TripontDouble was not registered: Unexpected type 999" in said
+    )
 
 
 def test_kernels_share_a_buffer_that_one_of_them_made(test_ops: Any) -> None:

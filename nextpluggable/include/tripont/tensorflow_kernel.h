@@ -30,6 +30,7 @@
 #define TRIPONT_TENSORFLOW_KERNEL_H_
 
 #include <cstdint>
+#include <cstdio>
 #include <exception>
 #include <span>
 #include <string>
@@ -339,20 +340,39 @@ std::string RegisterKernel(const Kernel& kernel) {
   return error;
 }
 
+namespace internal {
+
+// Whether `error` is empty. Otherwise stderr says what is missing: whoever opens the library is not told.
+inline bool Registered(const char* what, const std::string& op, const std::string& error) {
+  if (error.empty()) return true;
+  (void)std::fprintf(stderr, "tripont: %s %s was not registered: %s\n", what, op.c_str(),
+                     error.c_str());
+  return false;
+}
+
+inline bool Register(const Op& op) { return Registered("the op", op.name, RegisterOp(op)); }
+
+template <typename Implementation>
+bool Register(const Kernel& kernel) {
+  return Registered("a kernel of the op", kernel.op, RegisterKernel<Implementation>(kernel));
+}
+
+}  // namespace internal
+
 }  // namespace tripont
 
 #define TRIPONT_CONCATENATE_(a, b) a##b
 #define TRIPONT_CONCATENATE(a, b) TRIPONT_CONCATENATE_(a, b)
 
-// Registers the op, or the class, when the library is opened. An exception, as of exhausted memory, ends the process.
-#define TRIPONT_REGISTER_OP(...) TRIPONT_REGISTER_(::tripont::RegisterOp(__VA_ARGS__), __COUNTER__)
+// Registers the op, or the class, when the library is opened; one that TensorFlow refuses is missing, and stderr says
+// why. An exception, as of exhausted memory, ends the process.
+#define TRIPONT_REGISTER_OP(...) \
+  TRIPONT_REGISTER_(::tripont::internal::Register(__VA_ARGS__), __COUNTER__)
 #define TRIPONT_REGISTER_KERNEL(Implementation, kernel) \
-  TRIPONT_REGISTER_(::tripont::RegisterKernel<Implementation>(kernel), __COUNTER__)
-#define TRIPONT_REGISTER_(registration, number)                                         \
-  static bool TRIPONT_CONCATENATE(tripont_register_, number)() noexcept {               \
-    return (registration).empty();                                                      \
-  }                                                                                     \
-  [[maybe_unused]] static const bool TRIPONT_CONCATENATE(tripont_registered_, number) = \
+  TRIPONT_REGISTER_(::tripont::internal::Register<Implementation>(kernel), __COUNTER__)
+#define TRIPONT_REGISTER_(registered, number)                                                  \
+  static bool TRIPONT_CONCATENATE(tripont_register_, number)() noexcept { return registered; } \
+  [[maybe_unused]] static const bool TRIPONT_CONCATENATE(tripont_registered_, number) =        \
       TRIPONT_CONCATENATE(tripont_register_, number)()
 
 #endif  // TRIPONT_TENSORFLOW_KERNEL_H_
