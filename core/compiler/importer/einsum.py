@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ..ir import dtypes, hlo
 from ..ir.hlo import DotDimensionNumbers, Instruction, Shape
 from ..ir.moves import addition
@@ -96,7 +94,7 @@ def _diagonal(block: BlockReader, value: Instruction, first: int, second: int) -
 
 
 def _splat(block: BlockReader, like: Instruction, dims: tuple[int, ...]) -> Instruction:
-    literal = hlo.constant(np.zeros((), like.dtype.numpy), like.dtype).attributes["literal"]
+    literal = hlo.constant(0, like.dtype).attributes["literal"]
     scalar = block.emit("constant", Shape(like.dtype), (), {"literal": literal})
     if not dims:
         return scalar

@@ -170,7 +170,7 @@ def _results(i: Instruction, values: Iterable[Instruction]) -> Instruction:
 
 
 def _zeros(like: Instruction) -> Instruction:
-    zero = constant(np.zeros((), like.dtype.numpy), like.dtype, like.metadata)
+    zero = constant(0, like.dtype, like.metadata)
     return broadcast(zero, like.dims) if like.dims else zero
 
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from ..ir.hlo import DotDimensionNumbers, Instruction, Module, Shape, constant
 from ..ir.moves import addition, pad_dimension
 from ..ir.patterns import binary_body, neutral_start, reshape
@@ -54,7 +52,7 @@ def _split_dot(dot: Instruction, costs: Costs) -> Instruction | None:
     shape = Shape(dot.dtype, left)
     operands = (reshape(lhs, left), reshape(rhs, left))
     products = dot.derive("multiply", operands, shape=shape)
-    zero = constant(np.zeros((), dot.dtype.numpy), dot.dtype, dot.metadata)
+    zero = constant(0, dot.dtype, dot.metadata)
     total = dot.derive(
         "reduce",
         (products, zero),

@@ -128,7 +128,7 @@ class Scope:
         return self.op("select", self.mask(x.dims, sizes), x, self.broadcast(filler, x.dims))
 
     def zero(self, dtype: dtypes.DType) -> Instruction:
-        return self.add(constant(np.zeros((), dtype.numpy), dtype))
+        return self.add(constant(0, dtype))
 
     # ---------------------------------------------------------------------------------------------------- sizes
 

@@ -11,8 +11,6 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-import numpy as np
-
 from ...ir import dtypes
 from ...ir.dtypes import DType
 from ...ir.hlo import DotDimensionNumbers, Instruction, Shape, constant
@@ -74,7 +72,7 @@ def _split(operand: Instruction, dimension: int, blocks: int) -> Instruction:
     size = operand.dims[dimension]
     block = -(-size // blocks)
     if block * blocks != size:
-        zero = constant(np.zeros((), operand.dtype.numpy), operand.dtype)
+        zero = constant(0, operand.dtype)
         operand = pad_dimension(operand, zero, dimension, 0, block * blocks - size)
     return reshape(operand, _with_blocks(operand.dims, dimension, blocks, block))
 

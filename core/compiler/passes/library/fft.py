@@ -465,7 +465,7 @@ class _Transform:
         factors, spectrum = kernel.chirps(n, length, inverse, scale)
         chirp = constant(factors.astype(self.cplx.numpy))
         x = self.times(x, chirp)
-        zero = constant(np.zeros((), self.cplx.numpy))
+        zero = constant(0, self.cplx)
         shape = Shape(self.cplx, (rows, length, inner))
         x = pad(x, zero, (0, 0, 0), (0, length - n, 0), metadata=self.fft.metadata)
         flat = (rows, length, inner)
@@ -527,7 +527,7 @@ class _Transform:
         if n % 2 == 0:
             may[-1] = False
         reals = self.parts(x, "real")
-        zeros = broadcast(constant(np.zeros((), self.real.numpy)), x.dims)
+        zeros = broadcast(constant(0, self.real), x.dims)
         mask = broadcast(constant(may), x.dims, (1,))
         imaginary = Instruction("select", reals.shape, (mask, self.parts(x, "imag"), zeros))
         x = Instruction("complex", x.shape, (reals, imaginary))
@@ -558,7 +558,7 @@ class _Transform:
 
     def half(self, x: Instruction) -> Instruction:
         """``x`` / 2."""
-        value = constant(np.full((), 0.5, self.real.numpy))
+        value = constant(0.5, self.real)
         scale = broadcast(value, x.dims)
         parts = [self.binary("multiply", self.parts(x, p), scale) for p in ("real", "imag")]
         return self.fft.derive("complex", parts, shape=x.shape)

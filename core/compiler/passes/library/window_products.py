@@ -24,8 +24,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
 from ...codegen.kernels import product_forms
 from ...codegen.kernels.product_forms import ProductForm
 from ...ir import dtypes
@@ -652,13 +650,13 @@ def pad_with_zeros(
     high: Sequence[int],
     interior: Sequence[int] | None = None,
 ) -> Instruction:
-    zero = constant(np.zeros((), operand.dtype.numpy), operand.dtype)
+    zero = constant(0, operand.dtype)
     return pad(operand, zero, low, high, interior)
 
 
 def resized(operand: Instruction, dimension: int, size: int) -> Instruction:
     """``operand`` with zeros behind, or without the last elements of, ``dimension``."""
-    zero = constant(np.zeros((), operand.dtype.numpy), operand.dtype)
+    zero = constant(0, operand.dtype)
     return pad_dimension(operand, zero, dimension, 0, size - operand.dims[dimension])
 
 
