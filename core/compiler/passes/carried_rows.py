@@ -52,8 +52,8 @@ def carry_rows(loop: Instruction) -> Instruction | None:
     read_outside = condition.users()
     found = [
         recurrence
-        for n, p in enumerate(body.parameters)
-        if p.dims and not read_outside[condition.parameters[n]]
+        for n in range(len(body.parameters))
+        if not read_outside[condition.parameters[n]]
         for recurrence in [_recurrence(n, body, users, steps)]
         if recurrence is not None
     ]
@@ -65,7 +65,7 @@ def _recurrence(
 ) -> _Recurrence | None:
     """The recurrence that state ``n`` is, if all that is read of it are rows that were written just before."""
     p, update = body.parameters[n], body.results[n]
-    if update.opcode != "dynamic-update-slice" or update.operands[0] is not p:
+    if update.opcode != "dynamic-update-slice" or update.operands[0] is not p or not p.dims:
         return None
     # As a further state of the loop it would be read in the next step.
     if users[update] != [body.root] or body.root.operands.count(update) > 1:

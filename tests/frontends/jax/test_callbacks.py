@@ -149,6 +149,20 @@ def test_io_callback(ordered: bool) -> None:
     assert int(result) == 4
 
 
+def test_ordered_effects_in_a_loop_that_writes_rows() -> None:
+    """The loop carries a token beside the array that a scan stacks its results in."""
+    log: list[list[float]] = []
+
+    def step(carry: Any, x: Any) -> Any:
+        io_callback(lambda a, b: log.append([float(a), float(b)]), None, carry, x, ordered=True)
+        return carry + 1, x + carry
+
+    last, stacked = jax.jit(lambda xs: jax.lax.scan(step, 2.0, xs))(jnp.arange(3.0))
+    jax.effects_barrier()
+    assert (float(last), stacked.tolist()) == (5, [2, 4, 6])
+    assert log == [[2, 0], [3, 1], [4, 2]]
+
+
 def test_ordered_effects_are_in_order_across_programs() -> None:
     log: list[str] = []
 
