@@ -76,6 +76,20 @@ def loops(seed: int) -> Case:
     return loop_functions.make(seed)
 
 
+def products(seed: int) -> Case:
+    """Products and convolutions of JAX with what is before and behind them, and their gradients, in whole numbers."""
+    from tests.fuzz import product_functions
+
+    return product_functions.make(seed)
+
+
+def attentions(seed: int) -> Case:
+    """Attention in every order of dimensions, what is nearly attention, and their gradients, within tolerances."""
+    from tests.fuzz import attention_functions
+
+    return attention_functions.make(seed)
+
+
 def bounded(seed: int) -> Case:
     """Arrays whose sizes depend on values."""
     from tests.fuzz import bounded as programs
@@ -115,6 +129,8 @@ FUZZERS: Final[dict[str, Fuzzer]] = {
         floats,
         jax,
         loops,
+        products,
+        attentions,
         bounded,
         large,
         large_floats,
