@@ -31,10 +31,10 @@ from ..ir.hlo import (
     Shape,
     TokenShape,
     TupleShape,
-    WindowDimension,
 )
 from ..ir.registry import OPS, Absent
-from .wire_format import VARINT, integer, integers, message, record, text, varint
+from . import hlo_records
+from .wire_format import VARINT, integer, integers, message, text, varint
 
 # Literals of more bytes are elided.
 MAX_LITERAL_BYTES: Final = 1024
@@ -81,10 +81,12 @@ class Field:
     BATCH_GROUP_COUNT = 58
     TRIANGULAR_SOLVE_OPTIONS = 59
     IS_STABLE = 60
+    PARAMETER_REPLICATION = 61
     CHOLESKY_OPTIONS = 62
     COMPARISON_DIRECTION = 63
     CUSTOM_CALL_HAS_SIDE_EFFECT = 65
     INDICES_ARE_SORTED = 67
+    FRONTEND_ATTRIBUTES = 68
     UNIQUE_INDICES = 69
     RNG_ALGORITHM = 70
     USE_GLOBAL_DEVICE_IDS = 71
@@ -92,11 +94,13 @@ class Field:
     OUTPUT_OPERAND_ALIASING = 74
     CUSTOM_CALL_API_VERSION = 77
     K = 81
+    STATISTICS = 82
     LARGEST = 85
+    RESULT_ACCURACY = 91
 
 
 _ID: Final = varint(Field.ID << 3 | VARINT)
-_TUPLE_TYPE: Final = 13
+TUPLE_TYPE: Final = 13
 _TOKEN_TYPE: Final = 17
 
 
@@ -214,7 +218,7 @@ class _ModuleWriter:
         if isinstance(shape, TokenShape):
             return integer(2, _TOKEN_TYPE)
         if isinstance(shape, TupleShape):
-            return integer(2, _TUPLE_TYPE) + b"".join(
+            return integer(2, TUPLE_TYPE) + b"".join(
                 message(4, self.shape(e)) for e in shape.elements
             )
         return self.array(shape, range(len(shape.dims) - 1, -1, -1))
@@ -248,7 +252,7 @@ class _ModuleWriter:
         shapes = [self.laid_out(*pair) for pair in itertools.zip_longest(entry.results, layouts)]
         if entry.root.opcode != "tuple":
             return shapes[0]
-        return integer(2, _TUPLE_TYPE) + b"".join(message(4, shape) for shape in shapes)
+        return integer(2, TUPLE_TYPE) + b"".join(message(4, shape) for shape in shapes)
 
     def program_shape(self) -> bytes:
         """The ProgramShapeProto of the entry."""
@@ -474,18 +478,9 @@ def dimension_field(i: Instruction) -> bytes:
     return message(Field.DIMENSIONS, varint(i.attributes["dimension"]))
 
 
-def _window_proto(window: Sequence[WindowDimension]) -> bytes:
-    dimensions = (
-        record(
-            w, size=1, stride=2, padding_low=3, padding_high=4, window_dilation=5, base_dilation=6, reversal=7
-        )
-        for w in window
-    )  # fmt: skip
-    return message(Field.WINDOW, b"".join(message(1, d) for d in dimensions))
-
-
 def window_field(i: Instruction) -> bytes:
-    return _window_proto(i.attributes["window"])
+    dimensions = (message(1, hlo_records.WINDOW.write(d)) for d in i.attributes["window"])
+    return message(Field.WINDOW, b"".join(dimensions))
 
 
 def json_text(config: dict[str, Any]) -> bytes:

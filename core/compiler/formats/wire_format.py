@@ -157,7 +157,106 @@ def unpacked(field: Field) -> list[int]:
     return numbers
 
 
-def _read_varint(view: memoryview, position: int) -> tuple[int, int]:
+def values(
+    data: bytes, position: int = 0, end: int | None = None, repeated: frozenset[int] = frozenset()
+) -> dict[int, Any]:
+    """The values of a message's fields by their numbers, where each field stands once: an int for a varint, bytes for
+    everything else. Those of ``repeated`` may stand several times, and are then a list of such values.
+
+    The message is ``data[position:end]``. Raises ValueError if it is damaged or has a field twice.
+    """
+    found: dict[int, Any] = {}
+    if end is None:
+        end = len(data)
+    try:
+        while (
+            position < end
+        ):  # the work of reading a program: numbers of one and of two bytes are read in place
+            key = data[position]
+            position += 1
+            if key > 127:
+                second = data[position]
+                position += 1
+                if second > 127:
+                    key, position = _read_varint(data, position - 2)
+                else:
+                    key += (second << 7) - 128
+            kind = key & 7
+            value: Any
+            if kind in (VARINT, BYTES):
+                value = data[position]
+                position += 1
+                if value > 127:
+                    second = data[position]
+                    position += 1
+                    if second > 127:
+                        value, position = _read_varint(data, position - 2)
+                    else:
+                        value += (second << 7) - 128
+                if kind == BYTES:
+                    start = position
+                    position += value
+                    value = data[start:position]
+            elif kind in (FIXED32, FIXED64):
+                start = position
+                position += 4 if kind == FIXED32 else 8
+                value = data[start:position]
+            else:
+                raise ValueError(f"a field of the unknown wire type {kind}")
+            number = key >> 3
+            if number not in found:
+                found[number] = value
+            elif number not in repeated:
+                raise ValueError(f"two fields of the number {number}")
+            elif isinstance(found[number], list):
+                found[number].append(value)
+            else:
+                found[number] = [found[number], value]
+    except IndexError:
+        raise ValueError("a field that ends after its message") from None
+    if position != end:
+        raise ValueError("a field that ends after its message")
+    return found
+
+
+def each(value: Any) -> list[Any]:
+    """All values of a repeated field of :func:`values`."""
+    return value if isinstance(value, list) else [value]
+
+
+def unpacked_numbers(value: Any) -> list[int]:
+    """The integers of a repeated field of :func:`values`, packed or one by one, of 64 bits and signed."""
+    if isinstance(value, bytes):
+        if value.isascii():  # each is a byte
+            return list(value)
+        numbers, position = [], 0
+        length = len(value)
+        while position < length:
+            number = value[position]
+            position += 1
+            if number > 127:
+                number, position = _read_varint(value, position - 1)
+                number = signed(number)
+            numbers.append(number)
+        return numbers
+    if isinstance(value, int):
+        return [signed(value)]
+    return [number for part in value for number in unpacked_numbers(part)]
+
+
+def signed(number: int) -> int:
+    """The integer of 64 bits in two's complement that a varint says."""
+    return number if number < 1 << 63 else number - (1 << 64)
+
+
+def float32_value(data: bytes) -> float:
+    """The number of a ``float`` field. Raises ValueError for a field of another type."""
+    if not isinstance(data, bytes) or len(data) != 4:
+        raise ValueError("a float of other than 4 bytes")
+    return float(struct.unpack("<f", data)[0])
+
+
+def _read_varint(view: memoryview | bytes, position: int) -> tuple[int, int]:
     value = shift = 0
     while position < len(view) and shift < 70:
         byte = view[position]

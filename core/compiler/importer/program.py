@@ -18,7 +18,7 @@ from ..ir.errors import CompileError, internal, invalid_argument
 from ..ir.recursion import deep_recursion
 from ..targets import accuracy
 from ..targets.accuracy import Ulps
-from . import bindings, bytecode, hlo_module, legalize, signature
+from . import bindings, bytecode, hlo_module, hlo_reader, legalize, signature
 from .bindings import MLIRError, ir
 from .reading_limit import reading_limit
 from .stablehlo import NeedsPasses, ProgramReader
@@ -58,6 +58,9 @@ def _read(program: bytes, format: str, target_ulps: Ulps) -> hlo.Module:
     # Diagnostics travel in the exceptions; nothing of them is for the process's standard error.
     handler = context.attach_diagnostic_handler(lambda diagnostic: True)
     try:
+        if format == "hlo" and (direct := hlo_reader.read_module(program)) is not None:
+            direct.buffer_donors = hlo_module.buffer_donors(program)
+            return direct
         with reading_limit(len(program)):
             module = read_mlir(program, format, context)
         read = _read_module(module, target_ulps)

@@ -25,7 +25,7 @@ from ..ir.registry import OPCODES_AS_THEY_STAND, READERS, load
 from ..targets import accuracy
 from ..targets.accuracy import Ulps
 from . import attributes as attribute_readers
-from . import bindings, requests, signature
+from . import bindings, bodies, places, requests, signature
 from .bindings import ir
 
 Results = Instruction | Sequence[Instruction]
@@ -241,13 +241,7 @@ class ProgramReader:
 
 
 def _line(location: ir.FileLineColLoc) -> tuple[str, int]:
-    """File and line of a place; ("", 0) if it says nothing."""
-    file, line = location.filename, location.start_line
-    if file == "dummy_file_name":  # TensorFlow's placeholder
-        return "", 0
-    if file == "-":  # no file, so the line is one of the program's text
-        return "<program>", line
-    return file, line
+    return places.of_line(location.filename, location.start_line)
 
 
 @dataclass(slots=True, eq=False)
@@ -333,7 +327,9 @@ class BlockReader:
         """The computation of a region that captures nothing but constants (a reduce's body); equal ones are shared."""
         region = BlockReader(self.program, self, may_capture=False)
         region.read(self.single_block(operation, index))
-        key = region.structure()
+        key = None
+        if not region.captured:
+            key = bodies.structure(region.parameters, region.instructions, region.results)
         if key is not None and key in self.program.shared_bodies:
             return self.program.shared_bodies[key]
         computation = region.computation(self.program.unique_name(kind))
@@ -549,27 +545,6 @@ class BlockReader:
         root = Instruction("tuple", shape, flat)
         instructions.append(root)
         return root
-
-    def structure(self) -> Any:
-        """A hashable description equal for equal computations, or None if this one is too big or holds literals."""
-        if len(self.instructions) > 8 or self.captured:
-            return None
-        numbers = {p: i for i, p in enumerate(self.parameters)}
-        parts: list[Any] = [tuple(p.shape for p in self.parameters)]
-        for instruction in self.instructions:
-            if instruction.opcode == "constant" or instruction.called:
-                return None
-            numbers[instruction] = len(numbers)
-            parts.append(
-                (
-                    instruction.opcode,
-                    instruction.shape,
-                    tuple(numbers[o] for o in instruction.operands),
-                    tuple(instruction.attributes.items()),
-                )
-            )
-        parts.append(tuple(numbers[r] for r in self.results))
-        return tuple(parts)
 
 
 def _type_text(mlir_type: Any) -> str:

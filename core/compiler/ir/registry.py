@@ -15,7 +15,7 @@ import importlib
 import importlib.metadata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -48,6 +48,20 @@ class Absent:
     """In the place of a part: that the op has none, and why."""
 
     reason: str
+
+
+class HloReader(NamedTuple):
+    """How an instruction of an HloModuleProto becomes instructions of ours (``importer/hlo_instructions.py``).
+
+    ``read``: of the reader of a computation and the instruction, the value or values of the result, or None for an
+    instruction that only jaxlib's conversion knows. ``fields``: the fields of HloInstructionProto that ``read`` looks
+    at, beside those that all instructions have; an instruction with others is not for it. ``takes_tuples``: whether
+    operands may be tuples.
+    """
+
+    read: Callable[[Any, Any], Any]
+    fields: frozenset[int] = frozenset()
+    takes_tuples: bool = False
 
 
 #: In the place of a reader: the operation is the op on the same operands, without attributes.
@@ -138,6 +152,8 @@ class Op:
 
     Reading:
 
+    ``from_hlo``: the reader of HLO's instruction; by default AS_IT_STANDS for elementwise ops without attributes that
+    StableHLO has. Without one, a program that has the instruction is converted to StableHLO and read from there.
     ``read``: the reader of each MLIR operation that means the op, or AS_IT_STANDS. ``calls``, ``composites``: the
     readers of custom calls, by target, and of StableHLO's composites, by name. An op that is read has one of the three.
 
@@ -187,6 +203,7 @@ class Op:
     evaluate: Evaluation | Absent = _MISSING
     flops: Callable[[Instruction], float] | None = None
 
+    from_hlo: HloReader | str | None = None
     read: Mapping[str, Reader | str] | Absent = _MISSING
     calls: Mapping[str, CallReader] = field(default_factory=dict)
     composites: Mapping[str, CallReader] = field(default_factory=dict)
@@ -311,6 +328,7 @@ def register(name: str, **parts: Any) -> Op:
             f"the op {name!r} is registered without its part 'code': nothing says how it becomes code"
         )
     read_as({} if isinstance(op.read, Absent) else op.read, op.calls, op.composites, name)
+    _read_from_hlo(op)
     OPS[name] = op
     return op
 
@@ -334,6 +352,24 @@ OPCODES_AS_THEY_STAND: Final[dict[str, str]] = {}
 READERS: Final[dict[str, Reader]] = {}
 CALLS: Final[dict[str, CallReader]] = {}
 COMPOSITES: Final[dict[str, CallReader]] = {}
+
+
+#: The op of each opcode of HLO that is read as it stands, and the reader of the others. Filled by registrations.
+HLO_AS_THEY_STAND: Final[dict[str, str]] = {}
+HLO_READERS: Final[dict[str, HloReader]] = {}
+
+
+def _read_from_hlo(op: Op) -> None:
+    """Enter ``op`` into the tables of HLO's opcodes."""
+    reader = op.from_hlo
+    read = {} if isinstance(op.read, Absent) else op.read
+    if reader is None and op.elementwise and not op.attributes:
+        reader = AS_IT_STANDS if f"stablehlo.{op.name.replace('-', '_')}" in read else None
+    name = op.hlo_name if isinstance(op.hlo_name, str) and op.hlo_name else op.name
+    if isinstance(reader, HloReader):
+        HLO_READERS[name] = reader
+    elif reader is not None:
+        HLO_AS_THEY_STAND[name] = op.name
 
 
 #: What becomes of a HloModuleProto before it is converted to StableHLO. Wings fill it, as registrations fill the tables

@@ -13,14 +13,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from ..formats import hlo_records
 from ..formats.hlo_proto import Field, json_text, window_field
-from ..formats.wire_format import integer, integers, message, record, text
-from ..importer import einsum, ops_contraction
+from ..formats.wire_format import integer, integers, message, text
+from ..importer import einsum, hlo_instructions, ops_contraction
 from ..ir.cost import array_shapes, result_elements
 from ..ir.dtypes import DType
 from ..ir.hlo import (
-    ConvolutionDimensionNumbers,
-    DotDimensionNumbers,
     Instruction,
     Shape,
     WindowDimension,
@@ -171,35 +170,19 @@ def _convolution_value(i: Instruction, lhs: Array, rhs: Array) -> list[Array]:
     return [np.transpose(result, order).astype(i.dtype.numpy)]
 
 
-_PRECISIONS: Final = {"DEFAULT": 0, "HIGH": 1, "HIGHEST": 2}
-
-
-_ALGORITHMS: Final = {
-    "f16_f16_f16": 3, "f16_f16_f32": 4, "bf16_bf16_bf16": 5, "bf16_bf16_f32": 6, "bf16_bf16_f32_x3": 7,
-    "bf16_bf16_f32_x6": 8, "tf32_tf32_f32": 9, "tf32_tf32_f32_x3": 10, "f32_f32_f32": 11, "f64_f64_f64": 12,
-    "bf16_bf16_f32_x9": 13,
-}  # fmt: skip
-
-
 def _precision(i: Instruction) -> bytes:
-    values = [_PRECISIONS.get(p, 0) for p in i.attributes["precision"]]
-    algorithm = _ALGORITHMS.get(i.attributes.get("algorithm", ""), 0)
+    values = [hlo_records.number(hlo_records.PRECISIONS, p) for p in i.attributes["precision"]]
+    algorithm = hlo_records.ALGORITHMS.get(i.attributes.get("algorithm", ""), 0)
     return message(Field.PRECISION_CONFIG, integers(1, values) + integer(2, algorithm))
 
 
 def _dot_fields(i: Instruction) -> bytes:
-    numbers: DotDimensionNumbers = i.attributes["dimension_numbers"]
-    body = record(numbers, lhs_contracting=1, rhs_contracting=2, lhs_batch=3, rhs_batch=4)
+    body = hlo_records.DOT.write(i.attributes["dimension_numbers"])
     return message(Field.DOT_DIMENSION_NUMBERS, body) + _precision(i)
 
 
 def _convolution_fields(i: Instruction) -> bytes:
-    n: ConvolutionDimensionNumbers = i.attributes["dimension_numbers"]
-    body = record(
-        n, input_batch=7, input_feature=8, input_spatial=11,
-        kernel_input_feature=3, kernel_output_feature=4, kernel_spatial=6,
-        output_batch=9, output_feature=10, output_spatial=12,
-    )  # fmt: skip
+    body = hlo_records.CONVOLUTION.write(i.attributes["dimension_numbers"])
     return (
         window_field(i)
         + message(Field.CONVOLUTION_DIMENSION_NUMBERS, body)
@@ -261,6 +244,7 @@ register(
     evaluate=_dot_value,
     library=_dot_library,
     kernel=kernel("contraction"),
+    from_hlo=hlo_instructions.dot,
     read=both(
         dot=ops_contraction.read_dot,
         dot_general=ops_contraction.read_dot_general,
@@ -284,6 +268,7 @@ register(  # window: spatial dimensions, in the order of dimension_numbers.*_spa
     evaluate=_convolution_value,
     library=match_convolution,
     kernel=kernel("convolution"),
+    from_hlo=hlo_instructions.convolution,
     read=both(
         convolution=ops_contraction.read_convolution, dynamic_conv=ops_contraction.read_dynamic_conv
     ),

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..formats.hlo_proto import Field, json_text
 from ..formats.wire_format import integer, message, text, varint
-from ..importer import ops_control
+from ..importer import hlo_instructions, ops_control
 from ..ir import dtypes
 from ..ir.hlo import TOKEN, AnyShape, Instruction, Shape, TokenShape, TupleShape
 from ..ir.patterns import COLLECTIVE_CALLS
@@ -191,6 +191,7 @@ register(  # called: condition, body
     called=2,
     shape=_while_shape,
     evaluate=_while_value,
+    from_hlo=hlo_instructions.while_,
     read=both(**{"while": ops_control.read_while}),
     callees=("condition", "body"),
     counted=False,
@@ -206,6 +207,7 @@ register(  # selector (pred: 0 true, 1 false; s32), operands of all branches
     called=ANY,
     shape=_conditional_shape,
     evaluate=_conditional_value,
+    from_hlo=hlo_instructions.conditional,
     read=both(**{"if": ops_control.read_conditional, "case": ops_control.read_conditional}),
     fields=Absent("the operands become a tuple for each branch"),
     callees=_branches_text,
@@ -222,6 +224,7 @@ register(
     shape=call_shape,
     evaluate=call_value,
     code=Absent("passes/inline.py replaces it by what it calls"),
+    from_hlo=hlo_instructions.call,
     read=both(composite=ops_control.read_composite)
     | {
         "func.call": ops_control.read_call,
@@ -241,6 +244,7 @@ register(
     operands=ANY,
     shape=_tuple_shape,
     evaluate=_BY_THE_EVALUATOR,
+    from_hlo=hlo_instructions.tuple_,
     read=both(tuple=ops_control.read_tuple),
     price=Price(nanoseconds=0.0),
     counted=False,
@@ -254,6 +258,7 @@ register(
     attributes=("index",),
     shape=_get_tuple_element_shape,
     evaluate=_BY_THE_EVALUATOR,
+    from_hlo=hlo_instructions.get_tuple_element,
     read=both(get_tuple_element=ops_control.read_get_tuple_element),
     fields=lambda i: integer(Field.TUPLE_INDEX, i.attributes["index"]),
     price=FREE,
@@ -265,6 +270,7 @@ register(  # as many results as operands
     operands=ANY,
     shape=_barrier_shape,
     evaluate=lambda i, *o: list(o),
+    from_hlo=hlo_instructions.barrier,
     read=both(optimization_barrier=ops_control.read_optimization_barrier)
     | {"mhlo.add_dependency": ops_control.read_add_dependency},
     hlo_name="opt-barrier",

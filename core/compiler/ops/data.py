@@ -9,10 +9,10 @@ from typing import Any, Final
 import numpy as np
 
 from ..codegen.elements import elemental
-from ..formats import hlo_proto
+from ..formats import hlo_proto, hlo_records
 from ..formats.hlo_proto import Field, dimension_field, dimensions_field
 from ..formats.wire_format import integer, integers, message, varint
-from ..importer import ops_data, ops_optimized
+from ..importer import hlo_instructions, ops_data, ops_optimized
 from ..ir import dtypes
 from ..ir.hlo import Instruction, Shape
 from ..ir.printer import dimension_as_list, nothing, renamed
@@ -237,7 +237,7 @@ def _dynamic_update_slice_value(
 def _constant_fields(i: Instruction) -> bytes:
     literal = i.attributes["literal"]
     # Sub-byte literals are packed in the proto; they are rare enough to be elided too.
-    if literal.nbytes > hlo_proto.MAX_LITERAL_BYTES or i.dtype.name not in _LITERAL_FIELDS:
+    if literal.nbytes > hlo_proto.MAX_LITERAL_BYTES or i.dtype.name not in hlo_records.LITERALS:
         return b""
     return message(Field.LITERAL, _literal(literal, i.shape))  # type: ignore[arg-type]
 
@@ -247,19 +247,12 @@ def _literal(literal: np.ndarray, shape: Shape) -> bytes:
     dtype = shape.dtype
     layout = integers(1, range(len(shape.dims) - 1, -1, -1))
     shape_proto = integer(2, dtype.code) + integers(3, shape.dims) + message(5, layout)
-    number = _LITERAL_FIELDS[dtype.name]
+    number = hlo_records.LITERALS[dtype.name]
     if dtype.kind in ("int", "uint") and dtype.bits >= 32:
         data = b"".join(map(varint, literal.reshape(-1).tolist()))
     else:
         data = literal.tobytes()
     return message(1, shape_proto) + message(number, data)
-
-
-_LITERAL_FIELDS: Final = {
-    "pred": 2, "u8": 3, "s32": 4, "s64": 5, "u32": 6, "u64": 7, "f32": 8, "f64": 9, "f16": 11, "c64": 12,
-    "bf16": 13, "s8": 15, "u16": 16, "s16": 17, "c128": 18, "f8e5m2": 19, "f8e4m3fn": 20, "f8e4m3b11fnuz": 23,
-    "f8e5m2fnuz": 24, "f8e4m3fnuz": 25, "f8e4m3": 28, "f8e3m4": 29, "f8e8m0fnu": 33,
-}  # fmt: skip
 
 
 def _slice_fields(i: Instruction) -> bytes:
@@ -315,6 +308,7 @@ register(  # literal: read-only np.ndarray of the shape's numpy dtype and dims
     shape=_constant_shape,
     evaluate=_constant_value,
     elements=elemental.of_constant,
+    from_hlo=hlo_instructions.constant,
     read=both(constant=ops_data.read_constant)
     | {"sdy.constant": ops_data.read_constant, "chlo.constant": ops_data.read_constant},
     fields=_constant_fields,
@@ -335,6 +329,7 @@ register(
     check=_check_iota,
     evaluate=_iota_value,
     elements=elemental.of_iota,
+    from_hlo=hlo_instructions.iota,
     read=both(iota=ops_data.read_iota, dynamic_iota=ops_data.read_iota),
     fields=dimension_field,
     text={"dimension": renamed("iota_dimension")},
@@ -369,6 +364,7 @@ register(
     shape=_broadcast_shape,
     evaluate=_broadcast_value,
     elements=elemental.of_broadcast,
+    from_hlo=hlo_instructions.broadcast,
     read=both(
         broadcast=ops_data.read_broadcast,
         broadcast_in_dim=ops_data.read_broadcast_in_dim,
@@ -387,6 +383,7 @@ register(
     shape=reshape_shape,
     evaluate=lambda i, a: [a.reshape(i.dims)],
     elements=elemental.of_reshape,
+    from_hlo=AS_IT_STANDS,
     read=both(reshape=ops_data.read_reshape, dynamic_reshape=ops_data.read_reshape),
     price=FREE,
     moves=True,
@@ -409,6 +406,7 @@ register(
     library=gemm.fold_result_transpose,
     elements=elemental.of_transpose,
     kernel=kernel("transposes"),
+    from_hlo=hlo_instructions.transpose,
     read=both(transpose=ops_data.read_transpose),
     hoisting=WORTH,
 )
@@ -427,6 +425,7 @@ register(
     shape=_slice_shape,
     evaluate=_slice_value,
     elements=elemental.of_slice,
+    from_hlo=hlo_instructions.slice_,
     read=both(slice=ops_data.read_slice, real_dynamic_slice=ops_data.read_real_dynamic_slice),
     fields=_slice_fields,
     whole_text=_slice_text,
@@ -442,6 +441,7 @@ register(  # operand, scalar padding value
     shape=_pad_shape,
     evaluate=_pad_value,
     elements=elemental.of_pad,
+    from_hlo=hlo_instructions.pad,
     read=both(pad=ops_data.read_pad, dynamic_pad=ops_data.read_dynamic_pad),
     fields=_pad_fields,
     whole_text=_pad_text,
@@ -457,6 +457,7 @@ register(
     shape=_concatenate_shape,
     evaluate=_concatenate_value,
     elements=elemental.of_concatenate,
+    from_hlo=hlo_instructions.concatenate,
     read=both(concatenate=ops_data.read_concatenate),
     fields=dimension_field,
     text={"dimension": dimension_as_list},
@@ -472,6 +473,7 @@ register(
     shape=_reverse_shape,
     evaluate=lambda i, a: [np.flip(a, i.attributes["dimensions"])],
     elements=elemental.of_reverse,
+    from_hlo=hlo_instructions.reverse,
     read=both(reverse=ops_data.read_reverse),
     fields=dimensions_field,
     price=Price(instructions=0.0),
@@ -486,6 +488,7 @@ register(
     evaluate=lambda i, a: [a],
     generate=lambda g, i, o: o[0],
     generate_complex=lambda g, i, o: o[0],
+    from_hlo=AS_IT_STANDS,
     read=both(copy=AS_IT_STANDS),
     price=Price(instructions=0.0),
     is_thunk=True,
@@ -499,6 +502,7 @@ register(  # operand, scalar start indices...
     shape=_dynamic_slice_shape,
     evaluate=_dynamic_slice_value,
     elements=elemental.of_dynamic_slice,
+    from_hlo=hlo_instructions.dynamic_slice,
     read=both(dynamic_slice=ops_data.read_dynamic_slice),
     fields=lambda i: integers(Field.DYNAMIC_SLICE_SIZES, i.attributes["slice_sizes"]),
     text={"slice_sizes": renamed("dynamic_slice_sizes")},
@@ -511,6 +515,7 @@ register(  # operand, update, scalar start indices...
     shape=_dynamic_update_slice_shape,
     evaluate=_dynamic_update_slice_value,
     kernel=kernel("update_slices"),
+    from_hlo=hlo_instructions.dynamic_update_slice,
     read=both(dynamic_update_slice=AS_IT_STANDS),
     price=Price(instructions=4.0),
     moves=True,

@@ -11,7 +11,7 @@ from ..codegen.elements import complex_math, elemental, extrema
 from ..codegen.elements import elementwise as code
 from ..formats.hlo_proto import Field
 from ..formats.wire_format import integer, text
-from ..importer import ops_elementwise
+from ..importer import hlo_instructions, ops_elementwise
 from ..ir import dtypes
 from ..ir.hlo import Instruction, Shape
 from ..ir.printer import renamed
@@ -207,20 +207,23 @@ _register(
 _register(
     "real", 1, lambda i, a: np.real(a), lambda g, i, o: o[0], complex_math.part(0),
     kinds=("complex",), shape=component_of_same, read=both(real=ops_elementwise.read_part("real")),
+    from_hlo=hlo_instructions.part("real"),
     price=Price(instructions=0.0),
 )
 _register(
     "imag", 1, lambda i, a: np.imag(a), lambda g, i, o: llvm_ir.zero(o[0].type), complex_math.part(1),
     kinds=("complex",), shape=component_of_same, read=both(imag=ops_elementwise.read_part("imag")),
+    from_hlo=hlo_instructions.part("imag"),
     price=Price(instructions=0.0),
 )
 _register(  # to the dtype of the result's shape
     "convert", 1, reference.convert, code.of_convert, code.of_convert,
-    shape=_convert_shape, rounding=IN_DTYPE, error=ROUNDED, hoisting=WORTH,
+    shape=_convert_shape, from_hlo=hlo_instructions.convert, rounding=IN_DTYPE, error=ROUNDED, hoisting=WORTH,
 )
 _register(
     "reduce-precision", 1, reference.reduce_precision, code.of_reduce_precision,
     attributes=("exponent_bits", "mantissa_bits"), kinds=_FLOATS,
+    from_hlo=hlo_instructions.reduce_precision,
     read=both(reduce_precision=ops_elementwise.read_reduce_precision), fields=_reduce_precision_fields,
     rounding=IN_DTYPE, error=ROUNDED,
 )
@@ -271,6 +274,7 @@ _register(  # f32, f32 -> c64; f64, f64 -> c128
 _register(  # direction: EQ NE LT LE GT GE; comparison_type: FLOAT TOTALORDER SIGNED UNSIGNED. -> pred
     "compare", 2, reference.compare, code.of_compare, complex_math.of_compare,
     attributes=("direction", "comparison_type"), shape=_compare_shape,
+    from_hlo=hlo_instructions.compare,
     read=both(compare=ops_elementwise.read_compare)
     | {"chlo.broadcast_compare": ops_elementwise.broadcasting("compare")},
     fields=_compare_fields, text={"comparison_type": renamed("type")}, rounding=IN_DTYPE, jumps=True,
@@ -293,6 +297,7 @@ register(
     operands=1,
     shape=_bitcast_convert_shape,
     evaluate=_bitcast_convert_value,
+    from_hlo=hlo_instructions.bitcast_convert,
     read=both(bitcast_convert=ops_elementwise.read_bitcast_convert),
     generate=code.of_bitcast_convert,
     elements=elemental.of_bitcast_convert,

@@ -10,7 +10,7 @@ import numpy as np
 from ..codegen.elements import complex_math
 from ..codegen.elements import elementwise as code
 from ..codegen.elements.complex_math import function, vector_function
-from ..importer import ops_elementwise, result_accuracy
+from ..importer import hlo_instructions, ops_elementwise, result_accuracy
 from ..ir.registry import (
     AS_IT_STANDS,
     ROUNDED,
@@ -40,6 +40,7 @@ def _register(
     spelled = name.replace("-", "_")
     if "ulps" in parts:
         parts.setdefault("read", both(**{spelled: result_accuracy.read_function(name)}))
+        parts["from_hlo"] = hlo_instructions.function(name)
     parts = {
         "operands": 1,
         "kinds": _REAL if generate_complex is None else (*_REAL, "complex"),

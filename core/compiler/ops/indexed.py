@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from ..codegen.elements import elemental
+from ..formats import hlo_records
 from ..formats.hlo_proto import Field
-from ..formats.wire_format import integer, integers, message, record
-from ..importer import ops_data
+from ..formats.wire_format import integer, integers, message
+from ..importer import hlo_instructions, ops_data
 from ..ir.cost import elements_of_operands
-from ..ir.hlo import AnyShape, GatherDimensionNumbers, Instruction, ScatterDimensionNumbers, Shape
+from ..ir.hlo import AnyShape, Instruction, Shape
 from ..ir.registry import ANY, WORTH, Array, Price, both, register
 from ..ir.shape_rules import (
     arrays_of,
@@ -197,11 +198,7 @@ def _scatter_value(i: Instruction, *operands: Array) -> list[Array]:
 
 
 def _gather_fields(i: Instruction) -> bytes:
-    n: GatherDimensionNumbers = i.attributes["dimension_numbers"]
-    body = record(
-        n, offset_dims=1, collapsed_slice_dims=2, start_index_map=3, index_vector_dim=4,
-        operand_batching_dims=5, start_indices_batching_dims=6,
-    )  # fmt: skip
+    body = hlo_records.GATHER.write(i.attributes["dimension_numbers"])
     return (
         message(Field.GATHER_DIMENSION_NUMBERS, body)
         + integers(Field.GATHER_SLICE_SIZES, i.attributes["slice_sizes"])
@@ -210,11 +207,7 @@ def _gather_fields(i: Instruction) -> bytes:
 
 
 def _scatter_fields(i: Instruction) -> bytes:
-    n: ScatterDimensionNumbers = i.attributes["dimension_numbers"]
-    body = record(
-        n, update_window_dims=1, inserted_window_dims=2, scatter_dims_to_operand_dims=3, index_vector_dim=4,
-        input_batching_dims=5, scatter_indices_batching_dims=6,
-    )  # fmt: skip
+    body = hlo_records.SCATTER.write(i.attributes["dimension_numbers"])
     return (
         message(Field.SCATTER_DIMENSION_NUMBERS, body)
         + integer(Field.INDICES_ARE_SORTED, int(i.attributes["indices_are_sorted"]))
@@ -229,6 +222,7 @@ register(  # operand, indices. dimension_numbers: GatherDimensionNumbers
     shape=_gather_shape,
     evaluate=_gather_value,
     elements=elemental.of_gather,
+    from_hlo=hlo_instructions.gather,
     read=both(
         gather=ops_data.read_gather,
         dynamic_gather=ops_data.read_dynamic_gather,
@@ -247,6 +241,7 @@ register(  # operands..., indices, updates...; dimension_numbers: ScatterDimensi
     shape=_scatter_shape,
     evaluate=_scatter_value,
     kernel=kernel("scatter"),
+    from_hlo=hlo_instructions.scatter,
     read=both(scatter=ops_data.read_scatter),
     fields=_scatter_fields,
     flops=elements_of_operands,

@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from ..formats import hlo_records
 from ..formats.hlo_proto import Field
 from ..formats.wire_format import integer, integers, message
-from ..importer import ops_contraction
+from ..importer import hlo_instructions, ops_contraction
 from ..ir import dtypes
 from ..ir.hlo import Instruction, Shape
 from ..ir.registry import SUMMED, Array, both, register
@@ -107,14 +108,12 @@ def _triangular_solve_value(i: Instruction, a: Array, b: Array) -> list[Array]:
 
 
 def _fft_fields(i: Instruction) -> bytes:
-    kind = ("FFT", "IFFT", "RFFT", "IRFFT").index(i.attributes["fft_type"])
+    kind = hlo_records.FFT_TYPES.index(i.attributes["fft_type"])
     return integer(Field.FFT_TYPE, kind) + integers(Field.FFT_LENGTH, i.attributes["fft_length"])
 
 
 def _triangular_solve_fields(i: Instruction) -> bytes:
-    transpose = ("INVALID", "NO_TRANSPOSE", "TRANSPOSE", "ADJOINT").index(
-        i.attributes["transpose_a"]
-    )
+    transpose = hlo_records.TRANSPOSES.index(i.attributes["transpose_a"])
     flags = (int(i.attributes[name]) for name in ("left_side", "lower", "unit_diagonal"))
     body = b"".join(integer(n, flag) for n, flag in enumerate(flags, 1)) + integer(4, transpose)
     return message(Field.TRIANGULAR_SOLVE_OPTIONS, body)
@@ -127,6 +126,7 @@ register(  # fft_type: "FFT" "IFFT" "RFFT" "IRFFT"
     shape=_fft_shape,
     evaluate=_fft_value,
     library=other.match_fft,
+    from_hlo=hlo_instructions.fft,
     read=both(fft=ops_contraction.read_fft),
     fields=_fft_fields,
     reads_memory=True,
@@ -139,6 +139,7 @@ register(
     shape=_cholesky_shape,
     evaluate=_cholesky_value,
     library=other.match_cholesky,
+    from_hlo=hlo_instructions.cholesky,
     read=both(cholesky=ops_contraction.read_cholesky),
     fields=lambda i: message(Field.CHOLESKY_OPTIONS, integer(1, int(i.attributes["lower"]))),
     reads_memory=True,
@@ -151,6 +152,7 @@ register(  # transpose_a: NO_TRANSPOSE TRANSPOSE ADJOINT
     shape=_triangular_solve_shape,
     evaluate=_triangular_solve_value,
     library=other.match_triangular_solve,
+    from_hlo=hlo_instructions.triangular_solve,
     read=both(triangular_solve=ops_contraction.read_triangular_solve),
     fields=_triangular_solve_fields,
     reads_memory=True,

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..formats.hlo_proto import Field
 from ..formats.wire_format import float32, integer
-from ..importer import ops_reduction
+from ..importer import hlo_instructions, ops_reduction
 from ..ir.hlo import AnyShape, Instruction, Shape, TupleShape
 from ..ir.registry import SUMMED, Array, Evaluation, both, register
 from ..ir.shape_rules import array_of, require
@@ -91,6 +91,7 @@ def _register(
         attributes=attributes,
         shape=_shape,
         evaluate=evaluate,
+        from_hlo=hlo_instructions.batch_norm(name),
         read=both(**{name.replace("-", "_"): ops_reduction.batch_norm(name)}),
         expand=expand,
         fields=_fields,

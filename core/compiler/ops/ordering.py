@@ -8,7 +8,7 @@ import numpy as np
 
 from ..formats.hlo_proto import Field, dimension_field
 from ..formats.wire_format import integer
-from ..importer import ops_reduction
+from ..importer import hlo_instructions, ops_reduction
 from ..ir import dtypes
 from ..ir.hlo import AnyShape, Instruction, Shape, TupleShape
 from ..ir.printer import dimension_as_list
@@ -94,6 +94,7 @@ register(  # operands...; body(a0, b0, a1, b1, ...) -> pred
     shape=_sort_shape,
     evaluate=_sort_value,
     library=match_sort,
+    from_hlo=hlo_instructions.sort,
     read=both(sort=ops_reduction.read_sort),
     calls={"ApproxTopK": ops_reduction.read_approximate_topk},
     fields=_sort_fields,

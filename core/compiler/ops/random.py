@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from ..formats import hlo_records
 from ..formats.hlo_proto import Field
 from ..formats.wire_format import integer
-from ..importer import ops_control, ops_optimized
+from ..importer import hlo_instructions, ops_control, ops_optimized
 from ..ir.hlo import AnyShape, Instruction, Shape, TupleShape
 from ..ir.registry import NEVER, Absent, both, read_as, register
 from ..ir.shape_rules import array_of, arrays_of, require
@@ -17,7 +18,7 @@ def _rng_bit_generator_shape(instruction: Instruction) -> AnyShape:
     elements = instruction.result_shapes
     require(len(elements) == 2, "the results are not a state and bits")
     require(
-        instruction.attributes["algorithm"] in ("DEFAULT", "THREE_FRY", "PHILOX"),
+        instruction.attributes["algorithm"] in hlo_records.RNG_ALGORITHMS,
         "unknown algorithm",
     )
     return TupleShape((array_of(instruction), elements[1]))
@@ -33,13 +34,13 @@ def _check_rng(instruction: Instruction) -> None:
 
 
 def _rng_fields(i: Instruction) -> bytes:
-    return integer(Field.DISTRIBUTION, {"uniform": 1, "normal": 2}[i.attributes["distribution"]])
+    number = hlo_records.DISTRIBUTIONS.index(i.attributes["distribution"])
+    return integer(Field.DISTRIBUTION, number)
 
 
 def _rng_bit_generator_fields(i: Instruction) -> bytes:
-    return integer(
-        Field.RNG_ALGORITHM, ("DEFAULT", "THREE_FRY", "PHILOX").index(i.attributes["algorithm"])
-    )
+    number = hlo_records.RNG_ALGORITHMS.index(i.attributes["algorithm"])
+    return integer(Field.RNG_ALGORITHM, number)
 
 
 _RANDOM: Final = Absent("its numbers are random")
@@ -52,6 +53,7 @@ register(  # algorithm: "THREE_FRY" | "PHILOX" | "DEFAULT"; state u64[k] -> (new
     shape=_rng_bit_generator_shape,
     evaluate=_RANDOM,
     kernel=kernel("rng"),
+    from_hlo=hlo_instructions.rng_bit_generator,
     read=both(rng_bit_generator=ops_control.read_rng_bit_generator),
     fields=_rng_bit_generator_fields,
     text={"algorithm": lambda name, value: f"algorithm=rng_{value.lower()}"},
@@ -65,6 +67,7 @@ register(  # distribution: "uniform" (low, high) | "normal" (mean, deviation)
     check=_check_rng,
     evaluate=_RANDOM,
     code=Absent("passes/random.py expands it"),
+    from_hlo=hlo_instructions.rng,
     read=both(rng=ops_control.read_rng),
     fields=_rng_fields,
     text={"distribution": lambda name, value: f"distribution=rng_{value}"},

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..codegen.elements import elemental
 from ..formats.hlo_proto import dimensions_field
-from ..importer import ops_reduction
+from ..importer import hlo_instructions, ops_reduction
 from ..ir.cost import elements_of_operands
 from ..ir.hlo import AnyShape, Instruction, Shape
 from ..ir.registry import ANY, WORTH, Array, both, register
@@ -62,6 +62,7 @@ register(  # operands..., initial values...; body(accumulators..., values...) ->
     shape=_reduce_shape,
     evaluate=_reduce_value,
     kernel=kernel("reductions"),
+    from_hlo=hlo_instructions.reduce,
     read=both(reduce=ops_reduction.read_reduce),
     fields=dimensions_field,
     flops=elements_of_operands,
@@ -77,6 +78,7 @@ register(  # body on scalars, applied elementwise
     evaluate=lambda i, *o: evaluate_elementwise(i.called[0], o),
     expand=decompose.inline_map,
     elements=elemental.of_map,
+    from_hlo=hlo_instructions.map_,
     read=both(map=ops_reduction.read_map),
     fields=dimensions_field,
     counts_bodies=True,

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..formats.hlo_proto import window_field
-from ..importer import ops_reduction
+from ..importer import hlo_instructions, ops_reduction
 from ..ir import dtypes
 from ..ir.cost import elements_of_operands
 from ..ir.hlo import AnyShape, Instruction, Shape, WindowDimension
@@ -136,6 +136,7 @@ register(  # operands..., initial values...; body(accumulators..., values...) ->
     shape=_reduce_window_shape,
     evaluate=_reduce_window_value,
     kernel=kernel("reduce_window"),
+    from_hlo=hlo_instructions.reduce_window,
     read=both(reduce_window=ops_reduction.read_reduce_window),
     fields=window_field,
     flops=elements_of_operands,
@@ -150,6 +151,7 @@ register(  # operand, source, initial value; called: select(pred), scatter
     shape=_select_and_scatter_shape,
     evaluate=_select_and_scatter_value,
     kernel=kernel("select_and_scatter"),
+    from_hlo=hlo_instructions.select_and_scatter,
     read=both(select_and_scatter=ops_reduction.read_select_and_scatter),
     fields=window_field,
     callees=("select", "scatter"),

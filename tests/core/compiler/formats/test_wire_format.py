@@ -54,3 +54,40 @@ def test_submessages() -> None:
 def test_damaged(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"field|number"):
         list(wire.fields(data))
+
+
+def test_values_of_a_message() -> None:
+    data = (
+        wire.integer(1, 300)
+        + wire.text(36, "ab")
+        + wire.float32(3, 1.5)
+        + wire.integers(4, [1, -2])
+    )
+    found = wire.values(data)
+    assert found[1] == 300
+    assert found[36] == b"ab"
+    assert wire.float32_value(found[3]) == 1.5
+    assert wire.unpacked_numbers(found[4]) == [1, -2]
+
+
+def test_values_that_are_repeated() -> None:
+    data = wire.message(4, b"\1") + wire.message(4, b"\2\3") + wire.integer(4, 4)
+    found = wire.values(data, repeated=frozenset((4,)))
+    assert wire.unpacked_numbers(found[4]) == [1, 2, 3, 4]
+    with pytest.raises(ValueError, match="two fields"):
+        wire.values(data)
+
+
+@pytest.mark.parametrize(
+    "data", [b"\x08", b"\x0a\x05abc", b"\x0b", b"\x80", b"\x0a\xff\xff", b"\x0d\1"]
+)
+def test_values_of_a_damaged_message(data: bytes) -> None:
+    with pytest.raises(ValueError, match=r"field|number"):
+        wire.values(data)
+
+
+def test_values_of_a_part_end_with_it() -> None:
+    data = wire.text(1, "abc") + wire.integer(2, 5)
+    assert wire.values(data, 5) == {2: 5}
+    with pytest.raises(ValueError, match="after its message"):
+        wire.values(data, 0, 4)
