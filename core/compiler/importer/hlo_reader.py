@@ -259,15 +259,14 @@ class _ReadComputation:
         number: int,
         parameters: list[Instruction],
         instructions: list[Instruction],
-        results: tuple[Instruction, ...],
-        shape: AnyShape,
+        result: Value,
         takes_tuples: bool,
     ) -> None:
         self.number = number
         self.parameters = parameters
         self.instructions = instructions
-        self.results = results
-        self.shape = shape
+        self.results = result if isinstance(result, tuple) else (result,)
+        self.shape = _shape_of(result)
         self.takes_tuples = takes_tuples
         self.computation: Computation | None = None
 
@@ -290,7 +289,7 @@ class _ReadComputation:
 
 
 class ComputationReader:
-    """Reads one HloComputationProto. The methods below :meth:`read` are for readers of instructions."""
+    """Reads one HloComputationProto; use :meth:`read` once."""
 
     def __init__(self, module: ModuleReader) -> None:
         self.module = module
@@ -299,6 +298,7 @@ class ComputationReader:
         self.instructions: list[Instruction] = []
         self._arrays: dict[int, Instruction] = {}
         self._tuples: dict[int, tuple[Instruction, ...]] = {}
+        self._views: dict[Any, Value] = {}
         self._metadata: Metadata | None = None
 
     def read(self, data: bytes) -> _ReadComputation:
@@ -307,64 +307,77 @@ class ComputationReader:
             raise ValueError("a field of a computation that is not known")
         parameters: dict[int, tuple[Instruction, ...]] = {}
         takes_tuples = False
-        shape_of = self.module.shape
-        metadata_of = self.module.metadata
+        shape_of, metadata_of = self.module.shape, self.module.metadata
         arrays, tuples = self._arrays, self._tuples
         for instruction in each(given[_INSTRUCTIONS]):
             fields = values(instruction, repeated=_REPEATED)
             number = fields.get(Field.ID, 0) & _LOCAL
             if number in arrays or number in tuples:
                 raise ValueError("two instructions of one number")
-            opcode = fields[Field.OPCODE].decode()
+            opcode = fields[Field.OPCODE]
             shape = shape_of(fields[Field.SHAPE])
             self._metadata = metadata_of(fields.get(Field.METADATA, b""), fields[Field.NAME])
-            if opcode == "parameter":
+            if opcode == b"parameter":
                 _check_fields(fields, _PARAMETER_FIELDS)
                 index = fields.get(Field.PARAMETER_NUMBER, 0)
                 if index in parameters:
                     raise ValueError("two parameters of one number")
-                value = parameters[index] = self._parameter(shape)
-                if isinstance(shape, TupleShape):
-                    tuples[number] = value
-                    takes_tuples = True
-                else:
-                    (arrays[number],) = value
-                continue
-            operands = self._operands(fields.get(Field.OPERAND_IDS, b""))
-            as_it_stands = HLO_AS_THEY_STAND.get(opcode)
-            if as_it_stands is not None:
-                _check_fields(fields)
-                if tuple in map(type, operands):
-                    raise ValueError(f"{opcode} of tuples")
-                arrays[number] = self.emit(as_it_stands, shape, operands)
-                continue
-            reader = HLO_READERS[opcode]
-            _check_fields(fields, reader.fields)
-            if not reader.takes_tuples and tuple in map(type, operands):
-                raise ValueError(f"{opcode} of tuples")
-            read = reader.read(self, Given(fields, shape, operands))
-            if isinstance(read, tuple):
-                if not isinstance(shape, TupleShape) or [r.shape for r in read] != list(
-                    shape.elements
-                ):
-                    raise ValueError("a result of another shape")
-                tuples[number] = read
+                parameters[index] = leaves = self._parameter(shape)
+                takes_tuples |= isinstance(shape, TupleShape)
+                value: Value = leaves if isinstance(shape, TupleShape) else leaves[0]
+            elif opcode in _VIEWS:
+                value = self._view(opcode, fields, shape)
             else:
-                if read.shape != shape:
-                    raise ValueError("a result of another shape")
-                arrays[number] = read
+                value = self._instruction(opcode, fields, shape)
+            if isinstance(value, tuple):
+                tuples[number] = value
+            else:
+                arrays[number] = value
         if sorted(parameters) != list(range(len(parameters))):
             raise ValueError("a parameter is missing")
         root = given.get(_ROOT_ID, 0) & _LOCAL
-        results = tuples[root] if root in tuples else (arrays[root],)
-        shape = TupleShape(tuple(r.shape for r in results)) if root in tuples else results[0].shape  # type: ignore[misc]
+        result: Value = tuples[root] if root in tuples else arrays[root]
         flat = [leaf for n in range(len(parameters)) for leaf in parameters[n]]
         for index, leaf in enumerate(flat):
             leaf.attributes["index"] = index  # type: ignore[index]  # not published yet
             leaf.name = f"arg{index}"
         return _ReadComputation(
-            given[_COMPUTATION_ID], flat, self.instructions, results, shape, takes_tuples
+            given[_COMPUTATION_ID], flat, self.instructions, result, takes_tuples
         )
+
+    def _view(self, opcode: bytes, fields: dict[int, Any], shape: AnyShape) -> Value:
+        """A constant, broadcast or reshape: equal ones are one, of which PyTorch/XLA writes another for each use."""
+        ids = fields.get(Field.OPERAND_IDS)
+        operand = None
+        if ids is not None:
+            (operand,) = self._operands(ids)
+        key = (
+            *(opcode, shape, operand),
+            *(fields.get(Field.DIMENSIONS), fields.get(Field.LITERAL)),
+        )
+        value = self._views.get(key)
+        if value is None:
+            value = self._views[key] = self._instruction(opcode, fields, shape)
+        else:
+            _check_fields(fields, _VIEW_FIELDS)
+        return value
+
+    def _instruction(self, opcode: bytes, fields: dict[int, Any], shape: AnyShape) -> Value:
+        operands = self._operands(fields.get(Field.OPERAND_IDS, b""))
+        name = opcode.decode()
+        reader = HLO_READERS.get(name)
+        takes_tuples = reader is not None and reader.takes_tuples
+        if not takes_tuples and tuple in map(type, operands):
+            raise ValueError(f"{name} of tuples")
+        if reader is None:
+            _check_fields(fields)
+            return self.emit(HLO_AS_THEY_STAND[name], shape, operands)
+        _check_fields(fields, reader.fields)
+        value: Value = reader.read(self, Given(fields, shape, operands))
+        found = _shape_of(value)
+        if found is not shape and found != shape:
+            raise ValueError("a result of another shape")
+        return value
 
     def _parameter(self, shape: AnyShape) -> tuple[Instruction, ...]:
         shapes = shape.elements if isinstance(shape, TupleShape) else (shape,)
@@ -374,10 +387,11 @@ class ComputationReader:
 
     def _operands(self, ids: Any) -> list[Any]:
         arrays = self._arrays
-        numbers = [n & _LOCAL for n in unpacked_numbers(ids)]
+        numbers = unpacked_numbers(ids)
         try:
             return [arrays[n] for n in numbers]
         except KeyError:
+            numbers = [n & _LOCAL for n in numbers]
             return [arrays[n] if n in arrays else self._tuples[n] for n in numbers]
 
     # --------------------------------------------------------------------------- for readers of instructions
@@ -446,6 +460,14 @@ class ComputationReader:
         return [(self.module.computations[n], name) for n, name in zip(numbers, names, strict=True)]
 
 
+def _shape_of(value: Value) -> AnyShape:
+    if isinstance(value, tuple):
+        return TupleShape(tuple(v.shape for v in value))  # type: ignore[misc]
+    return value.shape
+
+
+_VIEWS: Final = frozenset((b"constant", b"broadcast", b"reshape"))
+_VIEW_FIELDS: Final = frozenset((Field.DIMENSIONS, Field.LITERAL))
 _PARAMETER_FIELDS: Final = frozenset((Field.PARAMETER_NUMBER, Field.PARAMETER_REPLICATION))
 
 

@@ -36,19 +36,24 @@ def through_jaxlib(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], Module]
 
 
 def meaning(computation: Computation) -> list[Any]:
-    """The instructions that the result depends on, without their names and places, in an order that is theirs."""
+    """The instructions that the result depends on, equal ones once, without their names and places, in an order that
+    is theirs.
+    """
     numbers = {p: n for n, p in enumerate(computation.parameters)}
     found: list[Any] = [p.shape for p in computation.parameters]
+    known: dict[str, int] = {}
     for i in topological_order([computation.root]):
         if i in numbers:
             continue
-        numbers[i] = len(numbers)
         attributes = {
             name: (value.dtype, value.tobytes()) if isinstance(value, np.ndarray) else value
             for name, value in i.attributes.items()
         }
         operands = [numbers[o] for o in i.operands]
-        found.append((i.opcode, i.shape, operands, attributes, [meaning(c) for c in i.called]))
+        said = (i.opcode, i.shape, operands, attributes, [meaning(c) for c in i.called])
+        numbers[i] = known.setdefault(repr(said), len(known) + len(computation.parameters))
+        if numbers[i] == len(found):
+            found.append(said)
     return found
 
 
@@ -226,3 +231,18 @@ def test_a_literal_of_equal_elements_is_a_broadcast() -> None:
     module = hlo_reader.read_module(module_of(constant + payload, parameter=b""))
     assert module is not None
     assert [i.opcode for i in module.entry.instructions] == ["constant", "broadcast"]
+
+
+def test_equal_views_are_read_once() -> None:
+    """Constants, broadcasts and reshapes, of which PyTorch/XLA writes new ones for each use."""
+    parts = []
+    for n in (10, 20):
+        literal = message(8, message(1, S32) + integers(4, [7]))
+        parts += [
+            text(2, "constant") + message(3, S32) + integer(35, n) + literal,
+            text(2, "broadcast") + message(3, VECTOR) + integer(35, n + 1) + integers(36, [n]),
+        ]
+    added = text(2, "add") + message(3, VECTOR) + integer(35, 2) + integers(36, [11, 21])
+    module = hlo_reader.read_module(module_of(*parts, added, parameter=b""))
+    assert module is not None
+    assert [i.opcode for i in module.entry.instructions] == ["constant", "broadcast", "add"]
