@@ -172,15 +172,15 @@ class ModuleReader:
             shape = self._shapes[data] = self._read_shape(data)
         return shape
 
-    def _read_shape(self, data: bytes) -> AnyShape:
+    def _read_shape(self, data: bytes, in_tuple: bool = False) -> AnyShape:
         given = values(data, repeated=frozenset((3, 4, 6)))
         if not given.keys() <= _OF_SHAPE or any(unpacked_numbers(given.get(6, b""))):
             raise ValueError("a shape that is not that of a static array")
         if given[2] == TUPLE_TYPE:
-            elements = tuple(self.shape(e) for e in each(given.get(4, [])))
-            if not all(isinstance(e, Shape) for e in elements):
-                raise ValueError("a tuple of other values than arrays")
-            return TupleShape(elements)  # type: ignore[arg-type]
+            if in_tuple:
+                raise ValueError("a tuple in a tuple")
+            elements = (self._read_shape(e, in_tuple=True) for e in each(given.get(4, [])))
+            return TupleShape(tuple(elements))  # type: ignore[arg-type]
         dtype = dtypes.from_code(given[2])
         dims = tuple(unpacked_numbers(given.get(3, b"")))
         shape = Shape(dtype, dims)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -135,7 +136,12 @@ def test_a_module_of_two_instructions_is_read() -> None:
 CONSTANT = text(2, "constant") + message(3, shape(4, 2, 2)) + integer(35, 2)
 COLUMNS = shape(4, 2, 2, layout=integers(1, [0, 1]))
 
+DEEP = VECTOR
+for _ in range(sys.getrecursionlimit()):
+    DEEP = integer(2, 13) + message(4, DEEP)
+
 STRANGE = {
+    "tuples in each other": module_of(PARAMETER.replace(VECTOR, DEEP), NEGATE),
     "opcode": module_of(PARAMETER, NEGATE.replace(b"negate", b"negato")),
     "field": module_of(PARAMETER, NEGATE + integer(99, 1)),
     "field of the module": module_of(PARAMETER, NEGATE, more=integer(77, 1)),
