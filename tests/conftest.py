@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import difflib
+import gc
 import inspect
 import os
 import re
@@ -17,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,9 @@ for _name in ("JAX_PLATFORMS", "JAX_COMPILATION_CACHE_DIR", "JAX_ENABLE_X64", "X
 os.environ["TRIPONT_CACHE_DIR"] = os.path.join(_SCRATCH, "cache")
 # XLA's own CPU backend says what is expected: to optimise its code takes longer than to run it.
 os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0"
+# As cmake/develop.py does for the package: every process that tests start, and every run, would compile the same files.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 # A shell without job control ignores SIGINT in what it starts in the background, and children inherit that: the
 # programs that the tests start would never hear Ctrl-C.
 if (
@@ -75,6 +79,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_xdist_auto_num_workers() -> int:
     """One more than there are cores: while a test waits for a process or for time to pass, another one can run."""
     return len(os.sched_getaffinity(0)) + 1
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Python's search for garbage has nothing to find in what is imported and collected here, now or in any test."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @pytest.hookimpl(trylast=True)  # -k and -m have chosen

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -108,3 +109,20 @@ def test_more_long_items_than_a_worker_gets() -> None:
     long: list[Any] = [*"ABCDE"]
     others: list[Any] = [1]
     assert sorted(map(str, spread(long, others, 4))) == [*"1ABCDE"]
+
+
+_IMPORT = re.compile(
+    r"^(?:import|from) (?:torch|tensorflow|keras)\b|^[^ #\n].*importorskip\(\"(?:torch|tensorflow)",
+    re.MULTILINE,
+)
+
+
+def test_no_framework_is_imported_while_all_tests_are_collected() -> None:
+    """Every process that runs some tests collects all, but for those of the folders that have processes."""
+    tests = _ROOT / "tests"
+    apart = {
+        file.parent for file in tests.rglob("conftest.py") if "make_module" in file.read_text()
+    }
+    files = [file for file in tests.rglob("test_*.py") if not apart & {*file.parents}]
+    assert len(files) > 200
+    assert [str(file) for file in files if _IMPORT.search(file.read_text())] == []

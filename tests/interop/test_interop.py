@@ -16,8 +16,7 @@ import scipy.sparse
 
 from tripont import interop
 
-torch = pytest.importorskip("torch", reason="PyTorch is an extra")
-FakeTensorMode = pytest.importorskip("torch._subclasses.fake_tensor").FakeTensorMode
+pytestmark = pytest.mark.usefixtures("torch")
 
 DTYPES = [
     "bool",
@@ -31,6 +30,12 @@ DTYPES = [
     "complex64",
     "float8_e4m3fn",
 ]
+
+
+@pytest.fixture(scope="module")
+def torch() -> Any:
+    """PyTorch, which takes seconds to import: not while tests are collected, in every process that runs some."""
+    return pytest.importorskip("torch", reason="PyTorch is an extra")
 
 
 def example(dtype: str, shape: tuple[int, ...] = (128, 128)) -> np.ndarray:
@@ -135,10 +140,11 @@ def test_unaligned_memory_is_copied_or_refused(xpu: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "make", [lambda a: a.T, lambda a: a[:, ::2], lambda a: torch.from_numpy(a).T]
+    "make",
+    [lambda a, _: a.T, lambda a, _: a[:, ::2], lambda a, torch: torch.from_numpy(a).T],
 )
-def test_views_that_are_not_contiguous(xpu: Any, make: Any) -> None:
-    view = make(example("float32", (128, 128)))
+def test_views_that_are_not_contiguous(xpu: Any, torch: Any, make: Any) -> None:
+    view = make(example("float32", (128, 128)), torch)
     np.testing.assert_array_equal(np.asarray(interop.to_jax(view)), np.asarray(view))
     with pytest.raises(interop.ExchangeError, match=r"float32.*not contiguous.*copy=False"):
         interop.to_jax(view, copy=False)
@@ -197,7 +203,9 @@ def test_what_others_do_not_have(xpu: Any) -> None:
         interop.to_jax([1, 2])
 
 
-def _fake() -> Any:
+def _fake(torch: Any) -> Any:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
     with FakeTensorMode():
         return torch.ones(3)
 
@@ -205,19 +213,25 @@ def _fake() -> Any:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: torch.ones(3, requires_grad=True), r"\(3,\).*float32 requires.*x.detach\(\)"),
-        (lambda: torch.eye(3).to_sparse(), r"\(3, 3\).*float32: only dense.*x.to_dense\(\)"),
-        (lambda: torch.ones(3, dtype=torch.complex64).conj(), r"\(3,\).*complex64.*resolve_conj"),
         (
-            lambda: torch.ones(3, device="meta"),
+            lambda torch: torch.ones(3, requires_grad=True),
+            r"\(3,\).*float32 requires.*x.detach\(\)",
+        ),
+        (lambda torch: torch.eye(3).to_sparse(), r"\(3, 3\).*float32: only dense.*x.to_dense\(\)"),
+        (
+            lambda torch: torch.ones(3, dtype=torch.complex64).conj(),
+            r"\(3,\).*complex64.*resolve_conj",
+        ),
+        (
+            lambda torch: torch.ones(3, device="meta"),
             r"on meta.*\(3,\).*float32 has no content.*to_empty",
         ),
         (
-            lambda: torch.quantize_per_tensor(torch.ones(3), 1.0, 0, torch.qint8),
+            lambda torch: torch.quantize_per_tensor(torch.ones(3), 1.0, 0, torch.qint8),
             r"\(3,\).*qint8: only dense.*dequantize",
         ),
         (
-            lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
+            lambda torch: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
             r"float32: only dense.*to_padded_tensor",
         ),
         (_fake, r"torch.Tensor on cpu of shape \(3,\).*float32 has no content.*fake tensor"),
@@ -226,12 +240,14 @@ def _fake() -> Any:
 )
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 @pytest.mark.parametrize("copy", [None, False])
-def test_tensors_that_are_refused(xpu: Any, make: Any, message: str, copy: bool | None) -> None:
+def test_tensors_that_are_refused(
+    xpu: Any, torch: Any, make: Any, message: str, copy: bool | None
+) -> None:
     with pytest.raises(interop.ExchangeError, match=message):
-        interop.to_jax(make(), copy=copy)
+        interop.to_jax(make(torch), copy=copy)
 
 
-def test_tensors_of_function_transforms_are_refused(xpu: Any) -> None:
+def test_tensors_of_function_transforms_are_refused(xpu: Any, torch: Any) -> None:
     def exchange(x: Any) -> Any:
         with pytest.raises(interop.ExchangeError, match=r"\(2,\).*float32.*torch.func"):
             interop.to_jax(x)
@@ -262,7 +278,7 @@ def test_element_types_of_numpy_alone(xpu: Any, dtype: str) -> None:
             convert(array)
 
 
-def test_torchax_tensors_are_jax_arrays(xpu: Any) -> None:
+def test_torchax_tensors_are_jax_arrays(xpu: Any, torch: Any) -> None:
     torchax = pytest.importorskip("torchax", reason="torchax is an extra")
     with torchax.default_env(), jax.default_device(xpu):
         tensor = torch.ones(3, 4, device="jax") + 1
