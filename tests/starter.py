@@ -70,8 +70,9 @@ class Starter:
 
 
 @functools.cache
-def _of_jax() -> Starter:
-    started = Starter("jax", "jax.numpy")
+def starter_of(*modules: str) -> Starter:
+    """The one of these modules, which ends with the process."""
+    started = Starter(*modules)
     atexit.register(started.end)
     return started
 
@@ -80,8 +81,9 @@ def run_with_jax(
     program: str, environment: dict[str, str], timeout: float
 ) -> subprocess.CompletedProcess[str]:
     """A program that imports JAX, in a process of its own."""
-    if _of_jax().can_run(environment):
-        return _of_jax().run(program, environment, timeout=timeout)
+    starter = starter_of("jax", "jax.numpy")
+    if starter.can_run(environment):
+        return starter.run(program, environment, timeout=timeout)
     return subprocess.run(
         [sys.executable, "-c", program],
         env=environment,

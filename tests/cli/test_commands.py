@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import platform
@@ -12,6 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from tests.starter import starter_of
 
 PROGRAM = """
 module @scale_and_add {
@@ -25,27 +28,30 @@ module @scale_and_add {
 """
 
 
+# What the commands import of others, which is most of their time: typer looks for pydantic's types.
+_IMPORTS = ["typer.main", "rich.table", "numpy.random", "ml_dtypes"]
+if importlib.util.find_spec("pydantic"):
+    _IMPORTS.append("pydantic.types")
+
+
 def tripont(
     *arguments: str | Path, environment: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tripont.cli.main", *map(str, arguments)]
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=180, env=os.environ | (environment or {})
-    )
+    """A command in a process of its own, which has imported what is not tripont's."""
+    program = "from tripont.cli.main import main; main()"
+    variables = os.environ | (environment or {})
+    return starter_of(*_IMPORTS).run(program, variables, *map(str, arguments), timeout=180)
 
 
 @pytest.fixture(scope="module")
 def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An artifact, from a command as a user starts it."""
     folder = tmp_path_factory.mktemp("artifact")
-    (folder / "program.mlir").write_text(PROGRAM)
-    result = tripont(
-        "compile",
-        folder / "program.mlir",
-        "-o",
-        folder / "program.tripont",
-        "--dump",
-        folder / "dump",
-    )
+    program, made = folder / "program.mlir", folder / "program.tripont"
+    program.write_text(PROGRAM)
+    command = [sys.executable, "-m", "tripont.cli.main", "compile", str(program), "-o", str(made)]
+    command += ["--dump", str(folder / "dump")]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert result.returncode == 0, result.stderr
     return folder / "program.tripont"
 
