@@ -72,7 +72,18 @@ def _layer(kind: str) -> Any:
     return layer
 
 
-@pytest.mark.parametrize("kind", LAYERS)
+# Sequences of an LSTM are one of the layers in test_layers_upon_layers_are_one_program, and one that goes backwards
+# is in "bidirectional".
+_IN_OTHERS = ("sequences", "backwards")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=pytest.mark.nightly if kind in _IN_OTHERS else [])
+        for kind in LAYERS
+    ],
+)
 def test_recurrent_layers_are_programs(kind: str) -> None:
     count = 2 if kind == "bidirectional" else 1
     _compare(lambda: _layer(kind), X, programs=count)

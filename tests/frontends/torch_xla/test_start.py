@@ -89,7 +89,8 @@ assert linear.weight.grad.cpu().tolist() == [[1, 1, 1], [1, 1, 1]]
         # torch_xla imports PyTorch first, and tripont.torch_xla torch_xla: the row above goes both ways.
         pytest.param("import torch, tensorflow, torch_xla", marks=pytest.mark.nightly),
         pytest.param("import tensorflow, tripont.torch_xla, torch_xla", marks=pytest.mark.nightly),
-        "import torch_xla, tensorflow",
+        # The order of every other process with both: tests/interop/frameworks, and the examples.
+        pytest.param("import torch_xla, tensorflow", marks=pytest.mark.nightly),
     ],
 )
 def test_tensorflow_and_torch_xla_in_any_order(first, subprocess_environment):
