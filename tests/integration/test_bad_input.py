@@ -36,8 +36,8 @@ def workers():
             found.append(int(pid))
     return found
 
-def large(x):  # takes seconds to compile
-    for i in range(800):
+def large(x, layers=800):  # takes seconds to compile
+    for i in range(layers):
         x = jnp.sin(x) @ x + i
     return x
 
@@ -390,11 +390,12 @@ def test_exit_in_the_middle_of_a_compile(
 
     Not tested: sys.exit while a daemon thread compiles, which aborts in JAX itself (with its own CPU backend too).
     """
+    layers = 200 if ending == "sys.exit(0)" else 800  # Python waits for the thread to compile them
     result = run_python(
         f"""
 works()
 print(*workers(), flush=True)
-lowered = jax.jit(large).lower(np.ones((4, 4), np.float32))
+lowered = jax.jit(large, static_argnums=1).lower(np.ones((4, 4), np.float32), {layers})
 threading.Thread(target=lowered.compile).start()
 time.sleep(0.3)
 {ending}
