@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 import torch
 
+from tests.starter import Starter
+
 # More than 128 weights, so that the wrappers of FSDP have a part for each process.
 _MODEL = """
 import torch
@@ -124,25 +126,45 @@ with open(f"{sys.argv[1]}/{number}.json", "w") as file:
 )
 
 
-def _run(source: str, environment: dict[str, str], folder: Path) -> list[dict[str, Any]]:
-    """What two processes of ``source`` report."""
+# What torchrun does, by a process that has imported PyTorch. Process 0, which keeps torch_xla's coordinator, ends last.
+_LIKE_TORCHRUN = """
+import os, sys
+
+other = os.fork()
+os.environ["RANK"] = os.environ["LOCAL_RANK"] = "0" if other else "1"
+exec(compile(open(sys.argv[2]).read(), sys.argv[2], "exec"))
+if other:
+    _, status = os.waitpid(other, 0)
+    sys.exit(status != 0)
+"""
+
+
+def _run(
+    source: str, environment: dict[str, str], folder: Path, starter: Starter | None = None
+) -> list[dict[str, Any]]:
+    """What two processes of ``source`` report, started by torchrun, or as it does by one of ``starter``'s."""
     program = folder / "program.py"
     program.write_text(source)
     with socket.socket() as first, socket.socket() as second:
         ports = []
         for listener in (first, second):
             listener.bind(("127.0.0.1", 0))
-            ports.append(listener.getsockname()[1])
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2"]
-    done = subprocess.run(
-        [*command, f"--master_port={ports[0]}", str(program), str(folder)],
-        env=environment
-        | {"TRIPONT_COLLECTIVE_TIMEOUT": "100", "XLA_COORDINATOR_PORT": str(ports[1])},
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+            ports.append(str(listener.getsockname()[1]))
+    environment |= {"TRIPONT_COLLECTIVE_TIMEOUT": "100", "XLA_COORDINATOR_PORT": ports[1]}
+    if starter:
+        environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": ports[0]}
+        environment |= {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "0"}
+        done = starter.run(_LIKE_TORCHRUN, environment, str(folder), str(program), timeout=280)
+    else:
+        command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2"]
+        done = subprocess.run(
+            [*command, f"--master_port={ports[0]}", str(program), str(folder)],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=280,
+            check=False,
+        )
     assert done.returncode == 0, done.stderr
     return [json.loads((folder / f"{number}.json").read_text()) for number in (0, 1)]
 
@@ -185,10 +207,13 @@ def test_processes_exchange_gradients(
 
 
 @pytest.mark.slow
-def test_spmd_over_processes(subprocess_environment: dict[str, str], tmp_path: Path) -> None:
+def test_spmd_over_processes(
+    subprocess_environment: dict[str, str], tmp_path: Path, starter: Starter
+) -> None:
     """A batch sharded over the devices of both processes; with weights sharded too (SpmdFullyShardedDataParallel)."""
     expected = _reference()
-    for number, report in enumerate(_run(_SPMD_PROGRAM, subprocess_environment, tmp_path)):
+    reports = _run(_SPMD_PROGRAM, subprocess_environment, tmp_path, starter)
+    for number, report in enumerate(reports):
         assert report.pop("counts") == [number, 2, 2]
         assert report.keys() == {"data", "fsdp"}
         for name, weights in report.items():
