@@ -26,6 +26,7 @@ import pytest
 
 from tests.framework_process import in_few_processes
 from tests.sampling import left_out_of_sample
+from tests.starter import Starter
 
 _SCRATCH = tempfile.mkdtemp(prefix="tripont-tests-")
 atexit.register(shutil.rmtree, _SCRATCH, ignore_errors=True)
@@ -170,24 +171,36 @@ def subprocess_environment(tmp_path: Any) -> dict[str, str]:
     return environment | {"TRIPONT_CACHE_DIR": str(tmp_path / "cache")}
 
 
+_AS_PYTHON_DOES = """
+import os, runpy, sys
+del sys.argv[0]
+sys.path.insert(0, os.path.dirname(sys.argv[0]))
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
 @pytest.fixture
 def run_example(subprocess_environment: dict[str, str]) -> Callable[..., str]:
     """Runs an example as its user does: ``run_example("jax_digits", "--dump", folder)`` returns what it printed.
 
-    The arguments are those of ``examples/<name>/main.py``, in a process of its own; named ones are variables of its
-    environment. Anything but exit status 0 fails the test, with both streams.
+    The arguments are those of ``examples/<name>/main.py``, in a process of its own, which ``starter`` may begin; named
+    ones are variables of its environment. Anything but exit status 0 fails the test, with both streams.
     """
 
-    def run(name: str, *arguments: str, **variables: str) -> str:
-        program = Path(__file__).parents[1] / "examples" / name / "main.py"
-        done = subprocess.run(
-            [sys.executable, str(program), *arguments],
-            env=subprocess_environment | variables,
-            capture_output=True,
-            text=True,
-            timeout=280,
-            check=False,
-        )
+    def run(name: str, *arguments: str, starter: Starter | None = None, **variables: str) -> str:
+        program = str(Path(__file__).parents[1] / "examples" / name / "main.py")
+        environment = subprocess_environment | variables
+        if starter:
+            done = starter.run(_AS_PYTHON_DOES, environment, program, *arguments, timeout=280)
+        else:
+            done = subprocess.run(
+                [sys.executable, program, *arguments],
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=280,
+                check=False,
+            )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.starter import Starter
 
 pytestmark = [
     pytest.mark.slow,
@@ -18,7 +20,16 @@ pytestmark = [
 ]
 
 
+@pytest.fixture(scope="module")
+def starter() -> Iterator[Starter]:
+    """Has imported JAX and what torch_xla imports of PyTorch. TensorFlow has to come after torch_xla."""
+    started = Starter("jax.numpy", "torch._dynamo", "torch._inductor.fx_passes.post_grad")
+    yield started
+    started.end()
+
+
 def test_one_model(run_example: Callable[..., str]) -> None:
+    """Begins as its user starts it."""
     small = "--layers 1 --width 16 --heads 2 --vocabulary 11 --length 8 --batch 2"
     printed = run_example("one_model", *small.split())
     assert "the three agree" in printed
@@ -31,9 +42,10 @@ def test_one_model(run_example: Callable[..., str]) -> None:
     assert numbers[2] == numbers[3]  # all of its own are its own
 
 
-def test_bridge(run_example: Callable[..., str]) -> None:
+def test_bridge(run_example: Callable[..., str], starter: Starter) -> None:
     """Two epochs: enough to see that it learns, and that nothing is copied."""
-    printed = run_example("bridge", "--epochs", "2", "--batch", "100", "--accuracy", "0.5")
+    small = "--epochs 2 --batch 100 --accuracy 0.5"
+    printed = run_example("bridge", *small.split(), starter=starter)
     rows = [line for line in printed.splitlines() if "→" in line]
     assert len(rows) == 3
     for row in rows:
@@ -47,16 +59,17 @@ def test_bridge(run_example: Callable[..., str]) -> None:
 @pytest.mark.skipif(
     not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="the machine has no C compiler"
 )
-def test_one_kernel(run_example: Callable[..., str]) -> None:
-    printed = run_example("one_kernel", "--rows", "3", "--samples", "500")
+def test_one_kernel(run_example: Callable[..., str], starter: Starter) -> None:
+    printed = run_example("one_kernel", "--rows", "3", "--samples", "500", starter=starter)
     assert "no copies" in printed
     (row,) = (line for line in printed.splitlines() if "the result is NumPy's" in line)
     assert [cell.strip() for cell in row.split("│")[2:5]] == ["yes"] * 3
 
 
-def test_comparison(run_example: Callable[..., str], tmp_path: Path) -> None:
+def test_comparison(run_example: Callable[..., str], starter: Starter, tmp_path: Path) -> None:
     picture = tmp_path / "bars.png"
-    printed = run_example("comparison", "--scale", "0.01", "--rounds", "1", "--png", str(picture))
+    small = ["--scale", "0.01", "--rounds", "1", "--png", str(picture)]
+    printed = run_example("comparison", *small, starter=starter)
     for framework in ("JAX", "TensorFlow", "PyTorch"):
         assert printed.count(f"│ {framework}") == 3
     assert picture.read_bytes().startswith(b"\x89PNG")
