@@ -380,7 +380,7 @@ class PackedDot(tiles.Places):
         )
         first = b.mul(start, i64(form.group))
         last = b.mul(stop, i64(form.group))
-        if self.k % form.group:
+        if self.k % form.step:
             last = b.intrinsic("smin", [last, i64(self.k)])
         length = b.sub(last, first)
         main = b.sub(length, b.binary("urem", length, i64(lanes)))

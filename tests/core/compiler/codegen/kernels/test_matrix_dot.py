@@ -152,6 +152,18 @@ def test_the_largest_bf16_lie_beside_zeros(cpu: str) -> None:
     near(got, made, [values[0][:64], values[1]])
 
 
+def test_rows_beside_infinite_ones_are_finite(cpu: str) -> None:
+    """The copy of a row ends with the row: the next one's elements are not multiplied by the zeros behind the sums."""
+    made = product((BF16, BF16), F32, 64, 64, 100)
+    after = pipeline.run(module(made.operands, made), for_cpu(cpu, False), Dump())
+    values = [random(BF16, o.dims, i) for i, o in enumerate(made.operands)]
+    (plain,) = NativeSimulation(after, cpu).run(values)
+    values[0][7] = np.inf
+    (got,) = NativeSimulation(after, cpu).run(values)
+    others = np.arange(64) != 7
+    np.testing.assert_array_equal(got[others], plain[others])
+
+
 @pytest.mark.parametrize(
     ("m", "n"), itertools.product((1, 5, 16, 17, 31, 32, 33, 100), (16, 40, 64, 500))
 )
