@@ -301,6 +301,17 @@ class Convolutions:
     matrix_features: Annotated[
         int, "features", "from which on, in and out, generated tiles of matrices are full"
     ]
+    product_features: Annotated[
+        int,
+        "features",
+        "out, and terms, from which on windows that lie apart are rows of a product (AMX)",
+    ]
+    product_rows: Annotated[
+        int, "positions", "up to which the windows of a large kernel are rows of a product (AMX)"
+    ]
+    large_kernel: Annotated[
+        int, "bytes", "of a kernel that takes a library, and tiles, long to lay out"
+    ]
     generates_gradients: Annotated[
         bool, "yes or no", "it is for gradients of weights as the next two say"
     ]
@@ -397,6 +408,7 @@ class Matrices:
     copied_rows: Annotated[
         int, "rows", "up to which units of work copy the parts of rhs that they read"
     ]
+    gathered: Annotated[float, "cycles", "copying a byte of a window to a row of a product"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

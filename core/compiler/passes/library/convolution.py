@@ -39,6 +39,7 @@ from .convolution_kinds import (
 from .gemm import Dimension, row_major
 from .onednn import CONVOLUTION, way
 from .window_products import generate_convolution
+from .window_rows import match_windows
 
 if TYPE_CHECKING:
     from ...targets.costs import Library
@@ -49,9 +50,11 @@ MAX_SPATIAL_DIMENSIONS: Final = 3
 def match_convolution(convolution: Instruction, context: Context) -> Instruction | None:
     """The library call that computes ``convolution``, or None if it is left to generated code."""
     if convolution_costs.prefers_generated(convolution, context.target):
-        generated = matrix_gradients.weights_gradient(convolution, context.target)
-        if generated is None:
-            generated = generate_convolution(convolution, context.target)
+        generated = (
+            match_windows(convolution, context)
+            or matrix_gradients.weights_gradient(convolution, context.target)
+            or generate_convolution(convolution, context.target)
+        )
         if generated is not None:
             return generated
     if not is_possible(convolution):

@@ -38,8 +38,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+from ...codegen.kernels import product_forms
 from ...ir import dtypes
 from ...ir.hlo import ConvolutionDimensionNumbers, Instruction, WindowDimension
+from . import window_rows
 from .convolution_kinds import (
     is_any_weights_gradient,
     is_input_gradient,
@@ -47,6 +49,7 @@ from .convolution_kinds import (
     is_weights_gradient,
     products_of_sum,
 )
+from .gemm import accumulator
 from .matrix_gradients import MOST_RESIDUES, residues
 from .onednn import CONVOLUTION, way
 
@@ -73,8 +76,19 @@ def prefers_generated(convolution: Instruction, target: Target) -> bool:
         if costs.generates_bf16 and not shape.is_depthwise:
             return True
         if dtypes.BF16.name in target.costs.products.library_types:
-            return shape.is_slow_in_bf16(costs)
+            return shape.is_slow_in_bf16(costs) or _has_good_rows(convolution, target)
     return shape.is_slow_in_f32(costs)
+
+
+def _has_good_rows(convolution: Instruction, target: Target) -> bool:
+    """Whether the windows of a convolution of bf16 fill registers of matrices better than a library does."""
+    lhs, rhs = (o.dtype for o in convolution.operands)
+    form = product_forms.choose_matrix(target, lhs, rhs, accumulator(convolution.dtype))
+    if form is None or not window_rows.is_plain(convolution):
+        return False
+    if window_rows.lie_apart(convolution):
+        return window_rows.are_rows(convolution, form, target)
+    return window_rows.has_large_kernel(convolution, target.costs.convolutions)
 
 
 class _Class:

@@ -68,6 +68,7 @@ _MEASURED: Final = MappingProxyType(
         "products.few_rows": "python -m benchmarks.fused_products rows",
         "blocks": "python -m benchmarks.products",
         "matrices": "python -m benchmarks.products",
+        "matrices.gathered": "python -m benchmarks.convolutions",
         "blocks.long_rows": "python -m benchmarks.convolutions",
         "blocks.streamed_rows": "python -m benchmarks.fused_products rows",
         "blocks.streamed_columns": "python -m benchmarks.fused_products rows",
@@ -222,6 +223,7 @@ _HOST: Final = Costs(
         copied_panel=1 << 16,
         rows=512,
         copied_rows=512,
+        gathered=0.17,
     ),
     convolutions=Convolutions(
         few_outputs=4,
@@ -230,6 +232,9 @@ _HOST: Final = Costs(
         generates_bf16=False,
         tiles_bf16=False,
         matrix_features=16,
+        product_features=128,
+        product_rows=1024,
+        large_kernel=3 << 19,
         # oneDNN computes those with many features and terms in less than two thirds of the time of others.
         generates_gradients=True,
         gradient_features=128,

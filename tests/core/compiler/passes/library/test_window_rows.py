@@ -1,0 +1,138 @@
+"""Convolutions whose windows become rows of a product: which ones, and their numbers on a CPU that emulates AMX."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tripont.core.compiler import pipeline
+from tripont.core.compiler.ir import dtypes, hlo
+from tripont.core.compiler.ir.dtypes import DType
+from tripont.core.compiler.ir.hlo import WindowDimension as W
+from tripont.core.compiler.observe.dump import Dump
+from tripont.core.compiler.passes.library.convolution_costs import prefers_generated
+from tripont.core.compiler.targets.host import for_cpu
+
+from tests.core.compiler.builders import module, op
+from tests.core.compiler.codegen.emulated_matrices import Registers
+from tests.core.compiler.codegen.kernels.test_convolution import (
+    LAYOUTS,
+    SAME,
+    convolution,
+    reference,
+)
+from tests.core.compiler.codegen.kernels.test_matrix_dot import cpu, registers
+from tests.core.compiler.codegen.kernels.test_window_product import arrays_of
+from tests.core.compiler.test_native import NativeSimulation
+
+__all__ = ["cpu", "registers"]
+
+S8, BF16, S32 = dtypes.S8, dtypes.BF16, dtypes.S32
+AMX = "emeraldrapids+amx-bf16"
+# Odd numbers of rows and terms, parts of the input that no window reaches, padding of both signs, strides above the
+# windows' sizes, dilations, one dimension and three.
+POINTS = {"N": 2, "C": 130, "O": 140, "H": 9, "W": 7}
+PATCHES = {"N": 3, "C": 3, "O": 49, "H": 38, "W": 43}
+LARGE = {"N": 3, "C": 264, "O": 665, "H": 5, "W": 4}
+ROWS: list[dict[str, Any]] = [
+    {"sizes": POINTS, "window": [W(1), W(1)]},
+    {"sizes": POINTS, "window": [W(1, 2), W(1, 3, 1, 1)]},
+    {"sizes": PATCHES, "window": [W(6, 6), W(7, 7)]},
+    {"sizes": PATCHES, "window": [W(6, 7, -1, 2), W(6, 6, 3, -2)]},
+    {"sizes": {**PATCHES, "C": 40, "O": 130}, "window": [W(1, 2), W(4, 5, 1, 1)]},
+    {"sizes": {"N": 30, "C": 20, "O": 150, "W": 31}, "window": [W(7, 8)], "layout": "NWC,WIO,NWC"},
+    {"sizes": LARGE, "window": SAME},
+    {"sizes": LARGE, "window": [W(3, 1, 2, 2, window_dilation=2), W(3, 2, 1, 3)]},
+    {
+        "sizes": {"N": 2, "C": 101, "O": 580, "D": 3, "H": 3, "W": 2},
+        "window": [W(3, 1, 1, 1), W(3, 1, 1, 1), W(3, 1, 1, 1)],
+        "layout": "NDHWC,DHWIO,NDHWC",
+    },
+]  # fmt: skip
+
+
+def kernels_of(after: hlo.Module) -> set[str]:
+    """Opcodes, and kinds of fusions."""
+    return {
+        i.attributes["kind"] if i.opcode == "fusion" else i.opcode for i in after.entry.instructions
+    }
+
+
+def compiled(made: hlo.Instruction, cpu: str) -> hlo.Module:
+    return pipeline.run(module(made.operands, made), for_cpu(cpu, False), Dump())
+
+
+@pytest.mark.parametrize("layout", LAYOUTS[:3])
+@pytest.mark.parametrize("options", ROWS, ids=lambda o: str(o)[:60])
+@pytest.mark.parametrize(("dtype", "result"), [(BF16, BF16), (S8, S32)], ids=str)
+def test_numbers(
+    dtype: DType,
+    result: DType,
+    options: dict[str, Any],
+    layout: str,
+    cpu: str,
+    registers: Registers,
+) -> None:
+    if "layout" in options and layout != LAYOUTS[0]:
+        pytest.skip("of one layout")
+    made = convolution(**{"layout": layout, **options}, dtype=dtype, result=result)
+    after = compiled(made, cpu)
+    assert "packed-dot" in kernels_of(after)
+    assert not kernels_of(after) & {"window-product", "convolution"}
+    arrays = arrays_of(made, extreme=dtype is S8)
+    (got,) = NativeSimulation(after, cpu).run(arrays)
+    np.testing.assert_array_equal(got, reference(made, *arrays))
+    assert registers.multiplications
+
+
+@pytest.mark.parametrize("options", ROWS, ids=lambda o: str(o)[:60])
+def test_rows_are_chosen_where_there_are_registers_of_matrices(options: dict[str, Any]) -> None:
+    made = convolution(**options, dtype=BF16)
+    assert prefers_generated(made, for_cpu(AMX))
+    assert not prefers_generated(made, for_cpu("znver4"))
+
+
+WIDE = {"N": 2, "C": 256, "O": 384, "H": 7, "W": 7}
+
+
+@pytest.mark.parametrize(
+    ("rows", "options"),
+    [
+        (True, {}),
+        (False, {"sizes": {**WIDE, "O": 320}}),  # a kernel of 1.4 MB
+        (False, {"sizes": {**WIDE, "H": 20, "W": 32}}),  # more than 1,024 positions
+        (False, {"window": SAME, "feature_groups": 2, "sizes": {**WIDE, "C": 512}}),
+        (True, {"window": [W(1), W(1)]}),
+        (False, {"window": [W(1), W(1)], "sizes": {**WIDE, "C": 127}}),
+        (False, {"window": [W(1), W(1)], "sizes": {**WIDE, "O": 127}}),
+        (True, {"window": [W(4, 4), W(4, 4)], "sizes": {**PATCHES, "N": 20}}),
+        (False, {"window": [W(4, 3), W(4, 4)], "sizes": {**PATCHES, "N": 20}}),  # they overlap
+        (False, {"window": [W(3, 3), W(3, 3)], "sizes": {**PATCHES, "N": 20}}),  # 27 terms
+        (False, {"window": [W(7, 1, 3, 3), W(5, 1, 2, 2)]}),  # 35 parts of rows
+    ],
+    ids=str,
+)
+def test_choice(rows: bool, options: dict[str, Any]) -> None:
+    """What is generated without oneDNN: rows of a product, or sums over windows."""
+    made = convolution(**{"sizes": WIDE, "window": SAME, **options}, dtype=BF16)
+    assert ("packed-dot" in kernels_of(compiled(made, AMX))) is rows
+    assert "packed-dot" not in kernels_of(compiled(made, "x86-64-v4"))
+
+
+def test_positions_that_fill_tiles_are_not_copied() -> None:
+    """Rows of 14 positions by four registers take less time than copying windows of 9 elements."""
+    sizes = {"N": 2, "C": 512, "O": 512, "H": 14, "W": 14}
+    made = convolution(sizes, SAME, dtype=BF16)
+    assert "window-product" in kernels_of(compiled(made, AMX))
+    assert prefers_generated(made, for_cpu(AMX))
+
+
+def test_what_follows_is_computed_from_the_sums() -> None:
+    """Bias and activation are part of the product's kernel, as they are of any other product."""
+    made = convolution(POINTS, [W(1), W(1)], dtype=BF16)
+    other = hlo.parameter(2, made.shape)
+    last = op("maximum", op("add", made, other), other)
+    after = pipeline.run(module([*made.operands, other], last), for_cpu(AMX, False), Dump())
+    fused = [i.attributes["kind"] for i in after.entry.instructions if i.opcode == "fusion"]
+    assert fused == ["packed-dot"]
