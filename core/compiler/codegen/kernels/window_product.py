@@ -29,6 +29,7 @@ from contextlib import ExitStack
 from typing import Any, Final, NamedTuple
 
 from .. import llvm_ir
+from ..elements import conversion
 from ..generator import Index
 from ..llvm_ir import Value, i64
 from ..representation import memory_type
@@ -489,9 +490,12 @@ class WindowProduct(Places):
                 for v in range(self.vectors)
             ]
         opcode = "fadd" if form.result.is_float else "add"
+        written, size = memory_type(self.written), self.written.size
         for n, value in enumerate(totals):
             r, v = divmod(n, self.vectors)
             if bias:
                 value = b.binary(opcode, value, bias[v])
-            at = b.gep(self.type, place, i64(r * self.row[3] + v * form.lanes))
-            b.store(value, at, form.result.size)
+            if self.written is not form.result:
+                value = conversion.in_memory(self.frame.generator, value, form.result, self.written)
+            at = b.gep(written, place, i64(r * self.row[3] + v * form.lanes))
+            b.store(value, at, size)

@@ -26,7 +26,7 @@ Zen                for what only Zen 4 generates, and for sums of up to 16,384 t
                    not overlap
 bf16 of oneDNN,    as on Zen, but for few output features, which tiles compute fast;     oneDNN
 AMX                groups of up to 8 features, but gradients of weights; depthwise
-                   gradients of inputs of windows above 3x3; from 16 features on, in
+                   ones of windows above 3x3; from 16 features on, in
                    and out, gradients of weights, transposed ones, and, features first,
                    all but grouped ones
 any, no oneDNN     all but complex numbers and truth values                             the "convolution" kernel
@@ -195,9 +195,7 @@ class _Class:
                 return True
             if self.is_weights:
                 return self.positions > costs.depthwise
-            return self.is_spatial_minor or (
-                tiles and self.is_input and self.window > costs.depthwise
-            )
+            return self.is_spatial_minor or (tiles and self.window > costs.depthwise)
         if self.is_dilated and self.window > self.positions:
             return True
         if self.groups > 1:

@@ -216,6 +216,11 @@ def _with_matrices(convolution: Instruction, form: ProductForm, costs: Tiles) ->
     return None if grouped is None else cut(grouped.compute(costs), feature, 0, outputs)
 
 
+def _written(convolution: Instruction, form: ProductForm) -> DType:
+    """What a kernel writes: floats are rounded to the result's type before they are written, integers behind it."""
+    return convolution.dtype if form.result.is_float else form.result
+
+
 def _finish(call: Instruction, convolution: Instruction) -> Instruction:
     if convolution.dtype.is_integer:
         return as_integers(call, convolution.dtype) if call.dtype is not convolution.dtype else call
@@ -361,7 +366,9 @@ class _Arrangement:
         lhs = maker.once(_in_order, self.lhs, plan.lhs)
         rhs = _in_order(self.rhs, plan.rhs)
         form = replace(self.form, lanes=plan.tile.lanes)
-        return emit_product(self.convolution, lhs, rhs, plan, form)
+        return emit_product(
+            self.convolution, lhs, rhs, plan, form, dtype=_written(self.convolution, form)
+        )
 
     def orders(self) -> Iterator[tuple[Sequence[int] | None, Sequence[int] | None]]:
         """Orders of the operands' dimensions to try: as they are, and with one of them as the minor one."""
@@ -587,7 +594,7 @@ class _InGroups:
         assert best is not None
         if not form.is_matrix:
             form = _narrowed(form, best.tile.lanes)
-        dtype = convolution.dtype if form.is_matrix and form.result.is_float else None
+        dtype = _written(convolution, form)
         return emit_product(convolution, lhs, rhs, best, form, bias, dtype)
 
     @staticmethod

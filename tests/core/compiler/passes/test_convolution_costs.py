@@ -132,6 +132,7 @@ def test_bf16_of_one_dnn(generated: bool, result: DType, options: dict[str, Any]
         (False, False, {"feature_groups": 4}),
         (True, False, {"feature_groups": 8}),
         (False, False, {"feature_groups": 64}),
+        (True, False, {"feature_groups": 64, "window": [W(5, 1, 2, 2)] * 2}),
         (True, True, _gradient_of_weights(3, 3)),
         (False, False, {**_gradient_of_weights(64, 1), "batch_groups": 8}),
         (True, False, {**_gradient_of_weights(64, 1), "batch_groups": 4}),

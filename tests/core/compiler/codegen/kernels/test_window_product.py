@@ -214,6 +214,28 @@ def test_long_sums(features: int, layout: str) -> None:
     assert np.abs(got - want).max() <= additions * 2.0**-24 * want
 
 
+@pytest.mark.parametrize("result", [dtypes.BF16, dtypes.F16], ids=str)
+@pytest.mark.parametrize("layout", LAYOUTS[:2])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"feature_groups": 12}, {"sizes": {**WIDE, "C": 120}}, {"window": [W(1), W(1)]}],
+    ids=str,
+)
+def test_sums_are_rounded_where_they_are_written(
+    options: dict[str, Any], layout: str, result: DType
+) -> None:
+    """A sum is rounded once, in the kernel, of one piece or of several: nothing else writes or reads it in f32."""
+    made = convolution(
+        **{"sizes": {**WIDE, "O": 48}, "window": SAME, "layout": layout, **options}, dtype=result
+    )
+    after = pipeline.run(module(made.operands, made), for_cpu("x86-64-v3", False), Dump())
+    products = [i for i in after.entry.instructions if i.opcode == "window-product"]
+    assert [p.dtype for p in products] == [result]
+    arrays = [(5 * a.astype(np.float32)).astype(result.numpy) for a in arrays_of(made)]
+    (got,) = NativeSimulation(after, "x86-64-v3").run(arrays)
+    np.testing.assert_array_equal(got, reference(made, *arrays))
+
+
 def test_results_do_not_depend_on_how_the_work_is_shared_out() -> None:
     i = convolution({**WIDE, "C": 300}, SAME)
     generator = np.random.default_rng(1)
