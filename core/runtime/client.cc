@@ -24,8 +24,8 @@
 namespace tripont {
 namespace {
 
-// For so many threads and fewer, work is cut in the same way.
-constexpr int kFewThreads = 4;
+// Unless it is told, the compiler cuts work for so many threads.
+constexpr int kUsualThreads = 4;
 
 std::atomic<Core*> core_instance{nullptr};
 
@@ -178,9 +178,9 @@ void Core::ChildAfterFork() {
 namespace {
 
 // The largest power of two up to the number of threads: the cache of programs need not tell more
-// numbers apart. The compiler cuts work for four and fewer in the same way.
+// numbers apart.
 int ThreadsToCutFor() {
-  int threads = kFewThreads;
+  int threads = 1;
   while (2 * threads <= NumThreads()) threads *= 2;
   return threads;
 }
@@ -193,7 +193,7 @@ void AddFactsOfThisMachine(const Backend& backend, int threads,
   if (cpu != options.end() && IsAnotherCpu(cpu->second)) return;
   if (!ActingCpu().empty()) options.insert_or_assign("cpu", std::string(ActingCpu()));
   if (!onednn::IsUsable(backend)) options.try_emplace("onednn", "0");
-  if (threads > kFewThreads) options.try_emplace("threads", std::to_string(threads));
+  if (threads != kUsualThreads) options.try_emplace("threads", std::to_string(threads));
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ DEFAULT: Final = next(iter(REGISTERED))
 OPTIONS: Final[Mapping[str, str]] = {
     "target": f"{' or '.join(REGISTERED)} (the default: {DEFAULT})",
     "onednn": "whether the runtime finds oneDNN where the program runs: 1 (the default) or 0",
-    "threads": "for how many threads of a CPU work is cut (4, the default, or a larger power of two)",
+    "threads": "for how many threads of a CPU work is cut (4, the default, or another power of two)",
     "cpu": f"CPU to compile for: {REGISTERED[DEFAULT].device}",
     "device": "device to compile for: "
     + "; ".join(

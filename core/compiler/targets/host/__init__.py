@@ -3,16 +3,16 @@
 from collections.abc import Mapping
 
 from ..threads import read_count
-from .costs import FEW_THREADS
+from .costs import USUAL_THREADS
 from .target import HostTarget, for_cpu
 
 
 def from_options(options: Mapping[str, str]) -> HostTarget:
     """The CPU ``cpu``, with or without ``onednn``, and work cut for ``threads``."""
-    threads = FEW_THREADS
+    threads = USUAL_THREADS
     if text := options.get("threads"):
         # Powers of two: a program is compiled anew for twice as many threads, not for one more.
-        threads = max(threads, 1 << (read_count("threads", text, 1).bit_length() - 1))
+        threads = 1 << (read_count("threads", text, 1).bit_length() - 1)
     return for_cpu(options.get("cpu") or "host", options.get("onednn") != "0", threads)
 
 

@@ -17,7 +17,7 @@ from ...ir.errors import internal
 from ..image import Image
 from ..target import Compilation, Libraries
 from . import cpu, linker
-from .costs import FEW_THREADS, costs_of, costs_with_threads
+from .costs import USUAL_THREADS, costs_of, costs_with_threads
 from .parts import Parts
 from .text_target import TextTarget
 
@@ -99,7 +99,7 @@ def _check_masked_stores(optimised: str) -> None:
 
 
 @functools.cache
-def for_cpu(model: str = "host", onednn: bool = True, threads: int = FEW_THREADS) -> HostTarget:
+def for_cpu(model: str = "host", onednn: bool = True, threads: int = USUAL_THREADS) -> HostTarget:
     """The target for ``model``: ``"host"`` (the CPU that runs this) or a name such as ``"x86-64-v2"``.
 
     ``onednn``: whether the runtime finds oneDNN where the program runs; there is one for x86-64 only. ``threads``: for

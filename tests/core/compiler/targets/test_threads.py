@@ -73,9 +73,17 @@ def test_more_units_and_the_same_numbers(name: str) -> None:
 
 def test_powers_of_two_tell_programs_apart() -> None:
     made_for = {n: from_options({"threads": str(n)}).fingerprint for n in (1, 2, 4, 7, 8, 15, 16)}
-    assert made_for[1] == made_for[2] == made_for[4] == made_for[7] == from_options({}).fingerprint
+    assert made_for[4] == made_for[7] == from_options({}).fingerprint
     assert made_for[8] == made_for[15]
-    assert len({*made_for.values()}) == 3
+    assert len({*made_for.values()}) == 5
+
+
+def test_few_threads_give_the_same_numbers() -> None:
+    """Their units are larger where they read for long (tests/core/compiler/codegen/kernels/test_matrix_dot.py)."""
+    made = product(128, 128, 8192, dtypes.BF16)
+    one, two, four = (run(made, threads)[0] for threads in (1, 2, 4))
+    np.testing.assert_array_equal(one, four)
+    np.testing.assert_array_equal(two, four)
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "many", "1.5", "99999", "9" * 5000])
@@ -85,7 +93,7 @@ def test_what_is_no_number_of_threads(text: str) -> None:
 
 
 def test_clients_tell_how_many_threads_there_are() -> None:
-    """(Of up to seven threads they say nothing.)"""
+    """(Of four to seven threads they say nothing.)"""
     client = _tripont.Client({"cache": False})
 
     def units(options: dict[str, str]) -> int:
@@ -94,3 +102,16 @@ def test_clients_tell_how_many_threads_there_are() -> None:
 
     assert units({}) == units({"threads": str(len(os.sched_getaffinity(0)))})
     assert units({"threads": "64"}) > units({"threads": "4"})
+
+    # A product of few rows and columns with a long sum; AMX cuts it for two threads, or one, otherwise than for four.
+    long = """func.func @main(%x: tensor<128x8192xbf16>, %y: tensor<8192x128xbf16>) -> tensor<128x128xf32> {
+      %z = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0]
+        : (tensor<128x8192xbf16>, tensor<8192x128xbf16>) -> tensor<128x128xf32>
+      return %z : tensor<128x128xf32>
+    }"""
+
+    def last(options: dict[str, str]) -> int:
+        data, _ = client.compile(long.encode(), options=options)
+        return [t.work_count for t in deserialize(data).thunks if isinstance(t, Kernel)][-1]
+
+    assert last({}) == last({"threads": str(len(os.sched_getaffinity(0)))})

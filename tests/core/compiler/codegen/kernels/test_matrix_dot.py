@@ -201,6 +201,25 @@ def test_units_read_little_from_afar(m: int, n: int, k: int, units: int) -> None
     assert found[1] > units or k == 256
 
 
+@pytest.mark.parametrize(
+    ("m", "n", "k", "units"),
+    [
+        (128, 128, 8192, [1, 2, 4]),
+        (256, 256, 4096, [2, 2, 4]),  # a unit keeps the sums of half of the result
+        (256, 256, 256, [4, 4, 4]),
+    ],
+)
+def test_units_that_read_are_as_many_as_threads(m: int, n: int, k: int, units: list[int]) -> None:
+    made = product((BF16, BF16), F32, m, n, k)
+    found = []
+    for threads in (1, 2, 4):
+        target = for_cpu("+".join(("graniterapids", *AMX)), False, threads=threads)
+        after = pipeline.run(module(made.operands, made), target, Dump())
+        (dot,) = (i for i in after.entry.instructions if i.opcode == "packed-dot")
+        found.append(packed_dot.emit(target.module(), target, dot, "product").work_count)
+    assert found == units
+
+
 def rounded(k: int, scaled: bool) -> hlo.Instruction:
     """A product of [48, k] by [k, 48] in bf16, or in f32, multiplied by a number and converted to bf16."""
     made = product((BF16, BF16), F32 if scaled else BF16, 48, 48, k)
