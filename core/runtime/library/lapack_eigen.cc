@@ -366,8 +366,9 @@ class SingularValues final : public BatchCall {
           Call(size, &s, size, size, size, ask, &s, &iwork, info);
         }));
     SetWork(a_.larger(), 10.0 * a_.m * a_.n * k_,
-            std::max(InSteps() ? StepsWork() : 0, BytesOf<T>(work_) + BytesOf<Real<T>>(RealWork()) +
-                                                      BytesOf<Int>(int64_t{8} * k_)));
+            InSteps()
+                ? StepsWork()
+                : BytesOf<T>(work_) + BytesOf<Real<T>>(RealWork()) + BytesOf<Int>(int64_t{8} * k_));
     if (InSteps()) SharesOut();
     const int64_t vectors = 2 * matrix_lanes::MatrixVectors(a_.n, a_.n) + int64_t{2} * a_.n;
     return SetLanes<T>(a_.n, a_.m == a_.n ? matrix_lanes::kMostJacobiOrder : 0, vectors,
@@ -390,12 +391,10 @@ class SingularValues final : public BatchCall {
   Int LongVectors() const { return mode_ == 'A' ? a_.larger() : k_; }
 
   size_t StepsWork() const {
-    const SingularWork work(a_.larger(), k_, LongVectors());
+    const SingularWork<T> work(a_.larger(), k_, LongVectors());
     const size_t turned =
-        IsWide() ? BytesOf<T>(a_.size()) + BytesOf<T>(int64_t{1} * a_.n * LongVectors())
-                 : BytesOf<T>(int64_t{1} * k_ * k_);
-    return turned + BytesOf<T>(work.elements) + BytesOf<Real<T>>(work.reals) +
-           BytesOf<Int>(work.integers);
+        IsWide() ? BytesOf<T>(a_.size()) + BytesOf<T>(int64_t{1} * a_.n * LongVectors()) : 0;
+    return turned + BytesOf<T>(work.elements) + BytesOf<Int>(work.integers);
   }
 
   // A wide matrix's adjoint is a tall one, whose left vectors are its right ones.
@@ -403,22 +402,25 @@ class SingularValues final : public BatchCall {
     const bool wide = IsWide();
     const Int m = a_.larger();
     const Int columns = LongVectors();
-    const SingularWork sizes(m, k_, columns);
+    const SingularWork<T> sizes(m, k_, columns);
     T* adjoint = wide ? item.Take<T>(a_.size()) : nullptr;
     T* long_vectors = wide ? item.Take<T>(int64_t{1} * m * columns) : u;
-    T* short_vectors = wide ? u : item.Take<T>(int64_t{1} * k_ * k_);
-    T* work = item.Take<T>(sizes.elements);
-    auto* reals = item.Take<Real<T>>(sizes.reals);
+    T* short_vectors = item.Take<T>(sizes.elements);  // its beginning
     Int* integers = item.Take<Int>(sizes.integers);
     if (wide) {
       Adjoint(a_.m, a_.n, a, adjoint);
       a = adjoint;
     }
     const int exponent = ScaleToOne(a, a_.size());
-    const Int info = FindSingular(api(), m, k_, columns, a, s, long_vectors, short_vectors, work,
-                                  reals, integers);
+    const Int info = FindSingular(api(), m, k_, columns, a, s, long_vectors, wide ? u : vt,
+                                  short_vectors, integers);
     ScaleBack(s, k_, exponent);
-    wide ? Adjoint(m, columns, long_vectors, vt) : Adjoint(k_, k_, short_vectors, vt);
+    if (wide) {
+      std::copy_n(short_vectors, int64_t{1} * k_ * k_, u);
+      Adjoint(m, columns, long_vectors, vt);
+    } else {
+      Adjoint(k_, k_, short_vectors, vt);
+    }
     return info;
   }
 

@@ -12,20 +12,20 @@
 namespace tripont::lapack {
 
 // Elements that FindSingular takes for a matrix of m rows, n columns and `columns` columns of u.
+template <typename T>
 struct SingularWork {
   SingularWork(Int m, Int n, Int columns);
-  int64_t elements;  // of T
-  int64_t reals;     // of Real<T>
+  int64_t elements;
   int64_t integers;
 };
 
 // a [m,n] = u s v*, m >= n, with finite elements: s [n] := the singular values, the largest first,
-// u [m,columns] := the first n or m left vectors, v [n,n] := the right ones. Matrices are column-major
-// without gaps; a is undefined afterwards. The info: 0, or what LAPACK's xBDSDC says where it does
-// not converge.
+// u [m,columns] := the first n or m left vectors, the beginning of `work` := the right ones, v [n,n].
+// `square`: room for n^2 elements. Matrices are column-major without gaps; a and `square` are undefined
+// afterwards. The info: 0, or what LAPACK's xBDSDC says where it does not converge.
 template <typename T>
-Int FindSingular(const Api& api, Int m, Int n, Int columns, T* a, Real<T>* s, T* u, T* v, T* work,
-                 Real<T>* reals, Int* integers);
+Int FindSingular(const Api& api, Int m, Int n, Int columns, T* a, Real<T>* s, T* u, T* square,
+                 T* work, Int* integers);
 
 }  // namespace tripont::lapack
 
