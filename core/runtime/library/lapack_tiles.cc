@@ -4,18 +4,22 @@
 #include <cmath>
 #include <vector>
 
+#include "core/runtime/library/tile_product.h"
 #include "core/runtime/parallel.h"
 
 namespace tripont::lapack {
 namespace {
 
-// Rows and columns of a tile of the matrix that is updated, and its depth.
-constexpr Int kTile = 256;
+// Rows and columns of a tile of the matrix that is updated, and its depth. (Tiles and slices have whole
+// pieces of SubtractProduct's rows, 48 of them at most.)
+constexpr Int kTile = 240;
 constexpr Int kDepth = 128;
 // Right-hand sides that a task solves, at least, and up to how many are solved one by one. (Each
 // task packs all of the triangle: with many right-hand sides there are some 16 tasks.)
-constexpr Int kSlice = 64;
+constexpr Int kSlice = 96;
 constexpr Int kSlices = 16;
+// The order of a triangle that is solved at once for a slice; larger ones are halved.
+constexpr auto kLeaf = static_cast<Int>(kMostSmallOrder);
 constexpr Int kVectors = 4;
 // A single right-hand side is solved in blocks of so many elements, and each block's product with what
 // is left of the matrix is shared out in so many elements of the result.
@@ -36,6 +40,88 @@ void ForEachPiece(Int count, Int size, int64_t work, const Body& body) {
                   body(first, std::min(count, first + size));
                 }
               });
+}
+
+// A matrix in the letters of xGEMM: op(data), where op(a) is `a`, its transpose 'T' or its adjoint 'C'.
+template <typename T>
+struct Factor {
+  char op;
+  const T* data;
+  Int leading;
+
+  Strided<T> AsStrided() const {
+    return op == 'N' ? Strided<T>{data, 1, leading} : Strided<T>{data, leading, 1};
+  }
+};
+
+// Whether matrices of T's are multiplied, and small triangular systems solved, by tile_product.h.
+template <typename T>
+bool HasOwnProducts() {
+  return !kIsComplex<T> && HasTileProduct();
+}
+
+// c [m,n] -= a [m,k] b [k,n].
+template <typename T>
+void Subtract(const Routines<T>& lapack, Int m, Int n, Int k, Factor<T> a, Factor<T> b, T* c,
+              Int ldc) {
+  if constexpr (!kIsComplex<T>) {
+    if (HasOwnProducts<T>()) {
+      SubtractProduct<T>(m, n, k, a.AsStrided(), b.AsStrided(), c, ldc);
+      return;
+    }
+  }
+  const T one = T(1);
+  const T minus_one = T(-1);
+  lapack.gemm(&a.op, &b.op, &m, &n, &k, &minus_one, a.data, &a.leading, b.data, &b.leading, &one, c,
+              &ldc, 1, 1);
+}
+
+// As xTRSM, for the slice of a task.
+template <typename T>
+void SolveSlice(const Routines<T>& lapack, const TriangularSystem& system, const T* a, Int lda,
+                T* b, Int ldb) {
+  const Int order = system.order();
+  if (!HasOwnProducts<T>()) {
+    const T one = T(1);
+    lapack.trsm(&system.side, &system.uplo, &system.transpose, &system.diagonal, &system.m,
+                &system.n, &one, a, &lda, b, &ldb, 1, 1, 1, 1);
+    return;
+  }
+  const bool left = system.side == 'L';
+  const bool no_transpose = system.transpose == 'N';
+  // Which half of x is known first: the upper one if op(a) is lower triangular, the left one if it is upper.
+  const bool forward = ((system.uplo == 'L') == no_transpose) == left;
+  if constexpr (!kIsComplex<T>) {
+    if (order <= kLeaf) {
+      // From the right it is the transposed system, of which b's rows are the right-hand sides.
+      const char op = left == no_transpose ? 'N' : 'T';
+      SolveSmall<T>(order, left ? system.n : system.m, Factor<T>{op, a, lda}.AsStrided(), forward,
+                    system.diagonal == 'U', b, left ? 1 : ldb, left ? ldb : 1);
+      return;
+    }
+  }
+  const Int half = (order / 2 + kLeaf - 1) / kLeaf * kLeaf;
+  const Int known = forward ? 0 : half;
+  const Int other = forward ? half : 0;
+  const auto place = [&](Int first) { return b + (left ? first : int64_t{first} * ldb); };
+  const auto solve = [&](Int first) {
+    TriangularSystem part = system;
+    (left ? part.m : part.n) = first == 0 ? half : order - half;
+    SolveSlice(lapack, part, a + int64_t{first} * lda + first, lda, place(first), ldb);
+  };
+  solve(known);
+  // The other half loses the product of what is known and op(a) beside its diagonal.
+  const bool below = left == no_transpose;
+  const Factor<T> beside{system.transpose,
+                         a + int64_t{below ? known : other} * lda + (below ? other : known), lda};
+  const Factor<T> x{'N', place(known), ldb};
+  const Int depth = known == 0 ? half : order - half;
+  if (left) {
+    Subtract<T>(lapack, order - depth, system.n, depth, beside, x, place(other), ldb);
+  } else {
+    Subtract<T>(lapack, system.m, order - depth, depth, x, beside, place(other), ldb);
+  }
+  solve(other);
 }
 
 template <typename T>
@@ -71,8 +157,6 @@ bool FactorCholesky(const Routines<T>& lapack, char uplo, Int n, T* a) {
   if (n <= kTiledOrder) return FactorTile(lapack, uplo, n, Leading(n), a);
   using R = Real<T>;
   const bool upper = uplo == 'U';
-  const T one = T(1);
-  const T minus_one = T(-1);
   const R real_one = R{1};
   const R real_minus_one = R{-1};
   const char no = 'N';
@@ -92,9 +176,9 @@ bool FactorCholesky(const Routines<T>& lapack, char uplo, Int n, T* a) {
     // Beside the diagonal tile: its inverse adjoint from the left (upper) or right (lower).
     ForEachPiece(rest, kSlice, int64_t{kSlice} * depth * depth / 2, [&](Int begin, Int end) {
       const Int size = end - begin;
-      const char side = upper ? 'L' : 'R';
-      lapack.trsm(&side, &uplo, &adjoint, &no, upper ? &depth : &size, upper ? &size : &depth, &one,
-                  diagonal, &n, at(first, next + begin), &n, 1, 1, 1, 1);
+      const TriangularSystem system = upper ? TriangularSystem{'L', uplo, adjoint, no, depth, size}
+                                            : TriangularSystem{'R', uplo, adjoint, no, size, depth};
+      SolveSlice<T>(lapack, system, diagonal, n, at(first, next + begin), n);
     });
     // What is left loses the product of that.
     const std::vector<Pair> tiles = Triangle((rest + kTile - 1) / kTile);
@@ -111,11 +195,11 @@ bool FactorCholesky(const Routines<T>& lapack, char uplo, Int n, T* a) {
           lapack.herk(&uplo, upper ? &syrk_adjoint : &no, &columns, &depth, &real_minus_one, right,
                       &n, &real_one, at(row, column), &n, 1, 1);
         } else if (upper) {
-          lapack.gemm(&adjoint, &no, &rows, &columns, &depth, &minus_one, left, &n, right, &n, &one,
-                      at(row, column), &n, 1, 1);
+          Subtract<T>(lapack, rows, columns, depth, {adjoint, left, n}, {no, right, n},
+                      at(row, column), n);
         } else {
-          lapack.gemm(&no, &adjoint, &columns, &rows, &depth, &minus_one, right, &n, left, &n, &one,
-                      at(row, column), &n, 1, 1);
+          Subtract<T>(lapack, columns, rows, depth, {no, right, n}, {adjoint, left, n},
+                      at(row, column), n);
         }
       }
     });
@@ -127,9 +211,11 @@ template <typename T>
 Int FactorLu(const Routines<T>& lapack, Int m, Int n, T* a, Int* pivots) {
   const Int count = std::min(m, n);
   const Int lda = Leading(m);
-  const T one = T(1);
-  const T minus_one = T(-1);
   const auto at = [&](Int row, Int column) { return a + int64_t{column} * m + row; };
+  const auto exchange = [&](Int column, Int begin, Int end) {
+    T* x = at(0, column);
+    for (Int j = begin; j < end; ++j) std::swap(x[j], x[pivots[j] - 1]);
+  };
   Int first_zero = 0;
   for (Int first = 0; first < count; first += kDepth) {
     const Int depth = std::min(kDepth, count - first);
@@ -139,31 +225,27 @@ Int FactorLu(const Routines<T>& lapack, Int m, Int n, T* a, Int* pivots) {
     lapack.getrf(&rows, &depth, at(first, first), &lda, pivots + first, &info);
     if (info > 0 && first_zero == 0) first_zero = first + info;
     for (Int j = first; j < next; ++j) pivots[j] += first;
-    // The other columns follow: exchanged, then those to the right divided by the diagonal tile and
-    // updated.
-    const auto exchange = [&](Int begin, Int end) {
-      for (Int column = begin; column < end; ++column) {
-        T* x = at(0, column);
-        for (Int j = first; j < next; ++j) std::swap(x[j], x[pivots[j] - 1]);
-      }
-    };
-    ForEachPiece(first, kSlice, int64_t{kSlice} * depth, exchange);
+    // The columns to the right follow: exchanged, divided by the diagonal tile and updated.
     ForEachPiece(n - next, kSlice, int64_t{kSlice} * depth * rows, [&](Int begin, Int end) {
-      exchange(next + begin, next + end);
+      for (Int column = next + begin; column < next + end; ++column) {
+        exchange(column, first, next);
+      }
       const Int columns = end - begin;
-      const char left = 'L';
-      const char lower = 'L';
-      const char no = 'N';
-      const char unit = 'U';
       T* above = at(first, next + begin);
-      lapack.trsm(&left, &lower, &no, &unit, &depth, &columns, &one, at(first, first), &lda, above,
-                  &lda, 1, 1, 1, 1);
+      SolveSlice<T>(lapack, {'L', 'L', 'N', 'U', depth, columns}, at(first, first), lda, above,
+                    lda);
       const Int below = m - next;
       if (below == 0) return;
-      lapack.gemm(&no, &no, &below, &columns, &depth, &minus_one, at(next, first), &lda, above,
-                  &lda, &one, at(next, next + begin), &lda, 1, 1);
+      Subtract<T>(lapack, below, columns, depth, {'N', at(next, first), lda}, {'N', above, lda},
+                  at(next, next + begin), lda);
     });
   }
+  // At the end the columns to the left, once each.
+  ForEachPiece(count, kSlice, int64_t{kSlice} * count, [&](Int begin, Int end) {
+    for (Int column = begin; column < end; ++column) {
+      exchange(column, std::min(count, (column / kDepth + 1) * kDepth), count);
+    }
+  });
   return first_zero;
 }
 
@@ -222,13 +304,11 @@ void SolveTriangular(const Routines<T>& lapack, const TriangularSystem& system, 
     }
     return;
   }
-  const T one = T(1);
   const Int slice = (sides / (kSlices * kSlice) + 1) * kSlice;
   ForEachPiece(sides, slice, int64_t{slice} * order * order / 2, [&](Int begin, Int end) {
-    const Int size = end - begin;
-    lapack.trsm(&system.side, &system.uplo, &system.transpose, &system.diagonal,
-                left ? &system.m : &size, left ? &size : &system.n, &one, a, &lda,
-                left ? b + int64_t{begin} * ldb : b + begin, &ldb, 1, 1, 1, 1);
+    TriangularSystem part = system;
+    (left ? part.n : part.m) = end - begin;
+    SolveSlice(lapack, part, a, lda, left ? b + int64_t{begin} * ldb : b + begin, ldb);
   });
 }
 

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "core/runtime/cpu_info.h"
+#include "core/runtime/library/vector_transpose.h"
 
 namespace tripont::matrix_lanes {
 namespace {
@@ -147,32 +148,6 @@ struct Lanes {
   }
 
   // --------------------------------------------------------------------- reading and writing
-  // Lane i of the result is lane i of a, or lane i - kStep of b where i has the bit kStep; and the
-  // same of the other halves.
-  template <int kStep, bool kSecond, size_t... kIndex>
-  TRIPONT_INLINE V Exchange(const V& a, const V& b, std::index_sequence<kIndex...>) {
-    constexpr auto index = [](int lane) {
-      const bool set = (lane & kStep) != 0;
-      if (!kSecond) return set ? kLanes + (lane ^ kStep) : lane;
-      return set ? kLanes + lane : (lane ^ kStep);
-    };
-    return __builtin_shufflevector(a, b, index(static_cast<int>(kIndex))...);
-  }
-  template <int kStep>
-  TRIPONT_INLINE void TransposeStep(V* rows) {
-    if constexpr (kStep < kLanes) {
-#pragma GCC unroll 16
-      for (int r = 0; r < kLanes; ++r) {
-        if ((r & kStep) != 0) continue;
-        const V a = rows[r];
-        const V b = rows[r | kStep];
-        rows[r] = Exchange<kStep, false>(a, b, std::make_index_sequence<kLanes>{});
-        rows[r | kStep] = Exchange<kStep, true>(a, b, std::make_index_sequence<kLanes>{});
-      }
-      TransposeStep<2 * kStep>(rows);
-    }
-  }
-
   // `elements` numbers of each matrix, which are `size` apart. Lanes beyond `count` repeat the last
   // matrix.
   TRIPONT_INLINE void LoadLine(const T* from, int64_t elements, int64_t size, int count, V* to) {
@@ -183,7 +158,7 @@ struct Lanes {
       for (int l = 0; l < kLanes; ++l) {
         rows[l] = *reinterpret_cast<const Unaligned*>(from + std::min(l, count - 1) * size + e);
       }
-      TransposeStep<1>(rows);
+      VectorTranspose<T, kBytes>::Run(rows);
 #pragma GCC unroll 16
       for (int l = 0; l < kLanes; ++l) to[e + l] = rows[l];
     }
@@ -199,7 +174,7 @@ struct Lanes {
       V rows[kLanes];
 #pragma GCC unroll 16
       for (int l = 0; l < kLanes; ++l) rows[l] = from[e + l];
-      TransposeStep<1>(rows);
+      VectorTranspose<T, kBytes>::Run(rows);
       if (count == kLanes) {
 #pragma GCC unroll 16
         for (int l = 0; l < kLanes; ++l) {

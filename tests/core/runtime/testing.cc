@@ -24,6 +24,7 @@
 #include "core/runtime/event.h"
 #include "core/runtime/exchange.h"
 #include "core/runtime/executable.h"
+#include "core/runtime/library/tile_product.h"
 #include "core/runtime/parallel.h"
 #include "core/runtime/stream.h"
 #include "core/runtime/wait_history.h"
@@ -208,6 +209,26 @@ std::vector<std::pair<std::string, std::string>> FailingMeeting() {
   return told;
 }
 
+template <typename T>
+lapack::Strided<T> StridedOf(const py::array_t<T>& matrix) {
+  const auto size = static_cast<int64_t>(sizeof(T));
+  return {matrix.data(), matrix.strides(0) / size, matrix.strides(1) / size};
+}
+
+// Of NumPy's matrices at any strides; c's columns are contiguous.
+template <typename T>
+void DefineTileProduct(py::module_& m) {
+  m.def("subtract_product", [](py::array_t<T> c, const py::array_t<T>& a, const py::array_t<T>& b) {
+    lapack::SubtractProduct<T>(c.shape(0), c.shape(1), a.shape(1), StridedOf(a), StridedOf(b),
+                               c.mutable_data(), StridedOf(c).column);
+  });
+  m.def("solve_small", [](const py::array_t<T>& a, bool forward, bool unit, py::array_t<T> x) {
+    const lapack::Strided<T> place = StridedOf(x);
+    lapack::SolveSmall<T>(x.shape(0), x.shape(1), StridedOf(a), forward, unit, x.mutable_data(),
+                          place.row, place.column);
+  });
+}
+
 void DefineAllocator(py::module_& m) {
   py::class_<TestAllocator>(m, "Allocator")
       .def(py::init<int64_t, int64_t>(), py::arg("limit"), py::arg("cache_limit"))
@@ -336,6 +357,9 @@ void DefineTesting(py::module_& module) {
       .def_readonly_static("seen", &WaitHistory::kSeen)
       .def_readonly_static("calls_here", &WaitHistory::kCallsHere);
   m.def("in_forked_child", &InForkedChild);
+  m.def("has_tile_product", &lapack::HasTileProduct);
+  DefineTileProduct<float>(m);
+  DefineTileProduct<double>(m);
 }
 
 const Part testing_part(&DefineTesting);

@@ -9,6 +9,7 @@ import sys
 
 import numpy as np
 import pytest
+from tripont.core import _tripont
 from tripont.core.compiler.ir import dtypes
 from tripont.core.compiler.ir.hlo import Shape
 
@@ -104,6 +105,48 @@ def test_triangular_solve(device, dtype, transpose):
             (got,) = run(device, "triangular-solve", [poisoned, b], [shape_of(b)], config)
             error = np.abs(got - want).max() / np.abs(want).max()
             assert error <= tolerance(dtype), (n, sides, left, lower, unit)
+
+
+@pytest.mark.skipif(
+    not _tripont.testing.has_tile_product(), reason="BLAS's bits may depend on sizes"
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("left", [0, 1])
+@pytest.mark.parametrize("transpose", ["NO_TRANSPOSE", "TRANSPOSE"])
+def test_solutions_do_not_depend_on_those_beside(device, transpose, left, dtype):
+    """A right-hand side has the same bits among 5, 150 and 1,100, which are slices of other sizes."""
+    n = 290
+    a = np.tril(matrices(n, dtype)[0] / n + 2 * np.eye(n)).astype(dtype)[None]
+    b = RNG.standard_normal((1, n, 1100)).astype(dtype)
+    config = {"left_side": left, "lower": 1, "unit_diagonal": 0, "transpose_a": transpose}
+
+    def solve(sides):
+        x = np.ascontiguousarray(b[..., :sides] if left else b[..., :sides].swapaxes(-1, -2))
+        (got,) = run(device, "triangular-solve", [a, x], [shape_of(x)], config)
+        return got if left else got.swapaxes(-1, -2)
+
+    everything = solve(1100)
+    for sides in (5, 150):
+        assert (solve(sides) == everything[..., :sides]).all(), sides
+
+
+@pytest.mark.skipif(
+    not _tripont.testing.has_tile_product(), reason="BLAS's bits may depend on sizes"
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_factors_do_not_depend_on_columns_behind(device, dtype):
+    """Of a wide matrix, whose last columns are a slice of another size."""
+    m, n = 400, 405
+    a = RNG.standard_normal((1, 700, m)).astype(dtype)  # column-major
+
+    def factors(columns):
+        x = np.ascontiguousarray(a[:, :columns])
+        results = [shape_of(x), Shape(dtypes.S32, (1, m)), Shape(dtypes.S32, (1,))]
+        return run(device, "getrf", [x], results, {})[0][:, :n]
+
+    everything = factors(700)
+    for columns in (n, n + 1, n + 20):
+        assert (factors(columns) == everything).all(), columns
 
 
 def test_shapes_are_checked():
