@@ -16,7 +16,6 @@ KNOWN_FAILURES = Path(__file__).with_name("known_failures.toml")
 KINDS = {
     "platform": "asks for a platform by its name, for a device of XLA's or for its text",
     "stricter": "compares with values that C99 or NumPy do not have, or with those of one library",
-    "asynchronous": "expects an error where a program is started; ours comes where its result is read",
     "layout": "needs arrays that lie in tiles in memory",
     "missing": "not done yet",
 }
