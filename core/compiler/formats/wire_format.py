@@ -169,9 +169,8 @@ def values(
     if end is None:
         end = len(data)
     try:
-        while (
-            position < end
-        ):  # the work of reading a program: numbers of one and of two bytes are read in place
+        # This is most of the work of reading a program: numbers of one and of two bytes are read in place.
+        while position < end:
             key = data[position]
             position += 1
             if key > 127:

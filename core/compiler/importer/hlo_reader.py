@@ -21,6 +21,7 @@ from ..ir import dtypes, hlo
 from ..ir.hlo import AnyShape, Computation, Instruction, Metadata, Shape, TupleShape
 from ..ir.registry import HLO_AS_THEY_STAND, HLO_READERS, load
 from . import bodies, places
+from .emitting import Emitter, Names
 from .hlo_literals import Array, literal
 
 #: What an id stands for: an array, or a tuple of arrays.
@@ -112,7 +113,7 @@ class ModuleReader:
             raise ValueError("a field of the module that is not known")
         self.computations: dict[int, _ReadComputation] = {}
         self.shared_bodies: dict[Any, Computation] = {}
-        self._names: dict[str, int] = {}
+        self.unique_name = Names().unique
         self._shapes: dict[bytes, AnyShape] = {}
         self._metadata: dict[bytes, Metadata] = {}
         self._literals: dict[tuple[bytes, AnyShape], tuple[Array, bool]] = {}
@@ -155,15 +156,6 @@ class ModuleReader:
         if read.computation is None:
             read.computation = read.make(self.unique_name(base))
         return read.computation
-
-    def unique_name(self, base: str) -> str:
-        """``base``, or ``base.N`` if the module has a computation of that name."""
-        name = base
-        while name in self._names:
-            name = f"{base}.{self._names[base]}"
-            self._names[base] += 1
-        self._names[name] = 1
-        return name
 
     def shape(self, data: bytes) -> AnyShape:
         """The shape that a ShapeProto says, whose layout has no meaning for a program."""
@@ -288,7 +280,7 @@ class _ReadComputation:
         return computation
 
 
-class ComputationReader:
+class ComputationReader(Emitter):
     """Reads one HloComputationProto; use :meth:`read` once."""
 
     def __init__(self, module: ModuleReader) -> None:
@@ -299,7 +291,7 @@ class ComputationReader:
         self._arrays: dict[int, Instruction] = {}
         self._tuples: dict[int, tuple[Instruction, ...]] = {}
         self._views: dict[Any, Value] = {}
-        self._metadata: Metadata | None = None
+        self.metadata: Metadata | None = None
 
     def read(self, data: bytes) -> _ReadComputation:
         given = values(data, repeated=frozenset((_INSTRUCTIONS,)))
@@ -316,7 +308,7 @@ class ComputationReader:
                 raise ValueError("two instructions of one number")
             opcode = fields[Field.OPCODE]
             shape = shape_of(fields[Field.SHAPE])
-            self._metadata = metadata_of(fields.get(Field.METADATA, b""), fields[Field.NAME])
+            self.metadata = metadata_of(fields.get(Field.METADATA, b""), fields[Field.NAME])
             if opcode == b"parameter":
                 _check_fields(fields, _PARAMETER_FIELDS)
                 index = fields.get(Field.PARAMETER_NUMBER, 0)
@@ -382,7 +374,7 @@ class ComputationReader:
     def _parameter(self, shape: AnyShape) -> tuple[Instruction, ...]:
         shapes = shape.elements if isinstance(shape, TupleShape) else (shape,)
         return tuple(
-            Instruction("parameter", s, (), {"index": 0}, metadata=self._metadata) for s in shapes
+            Instruction("parameter", s, (), {"index": 0}, metadata=self.metadata) for s in shapes
         )
 
     def _operands(self, ids: Any) -> list[Any]:
@@ -395,21 +387,6 @@ class ComputationReader:
             return [arrays[n] if n in arrays else self._tuples[n] for n in numbers]
 
     # --------------------------------------------------------------------------- for readers of instructions
-
-    def emit(
-        self,
-        opcode: str,
-        shape: AnyShape,
-        operands: Sequence[Instruction] = (),
-        attributes: dict[str, Any] | None = None,
-        called: Sequence[Computation] = (),
-    ) -> Instruction:
-        """A new instruction at the end of the computation, with the current instruction's metadata."""
-        instruction = Instruction(
-            opcode, shape, operands, attributes, called, metadata=self._metadata
-        )
-        self.instructions.append(instruction)
-        return instruction
 
     def emit_results(
         self,

@@ -27,6 +27,7 @@ from ..targets.accuracy import Ulps
 from . import attributes as attribute_readers
 from . import bindings, bodies, places, requests, signature
 from .bindings import ir
+from .emitting import Emitter, Names
 
 Results = Instruction | Sequence[Instruction]
 Reader = Callable[["BlockReader", Any], Results]
@@ -78,8 +79,7 @@ class ProgramReader:
         self._attributes: dict[tuple[Any, Any], Any] = {}
         self._metadata: dict[Any, Metadata | None] = {}
         self._places: dict[Any, tuple[str, int]] = {}
-        # Names that are taken -> the next number to try behind each.
-        self._names: dict[str, int] = {}
+        self.unique_name = Names().unique
 
     def read(self) -> hlo.Module:
         """The whole module; its entry is the function ``main``, or the only public one."""
@@ -135,15 +135,6 @@ class ProgramReader:
         block = BlockReader(self, None)
         block.read(function.regions[0].blocks[0])
         return block.computation(self.unique_name(_NOT_IN_NAMES.sub("_", name)))
-
-    def unique_name(self, base: str) -> str:
-        """``base``, or ``base.N`` if the module has a computation of that name."""
-        name = base
-        while name in self._names:
-            name = f"{base}.{self._names[base]}"
-            self._names[base] += 1
-        self._names[name] = 1
-        return name
 
     # ------------------------------------------------------------------------------------------------ caches
 
@@ -245,7 +236,7 @@ def _line(location: ir.FileLineColLoc) -> tuple[str, int]:
 
 
 @dataclass(slots=True, eq=False)
-class BlockReader:
+class BlockReader(Emitter):
     """Reads one MLIR block (with its nested regions) into the instructions of one computation."""
 
     program: ProgramReader
@@ -270,21 +261,6 @@ class BlockReader:
     def shape(self, operation: Any) -> Shape:
         """The shape of an operation's first result."""
         return self.program.shape(operation.results[0].type)  # type: ignore[return-value]
-
-    def emit(
-        self,
-        opcode: str,
-        shape: AnyShape,
-        operands: Sequence[Instruction] = (),
-        attributes: dict[str, Any] | None = None,
-        called: Sequence[Computation] = (),
-    ) -> Instruction:
-        """A new instruction at the end of the block, with the current operation's metadata."""
-        instruction = Instruction(
-            opcode, shape, operands, attributes, called, metadata=self.metadata
-        )
-        self.instructions.append(instruction)
-        return instruction
 
     def emit_results(
         self,
