@@ -1,8 +1,9 @@
 """Products and convolutions as users of JAX write them, with what is before and behind them, and their gradients.
 
-All numbers are small whole ones (or halves), and so few are not zero that every sum is one that its type holds: each
-result is known to the bit, whatever the order of a sum. Sizes lie around those of tiles, panels and blocks of every
-instruction set, so that each way to compute a product meets its edges.
+All numbers are small whole ones, and so few are not zero that every sum is one that its type holds: each result is
+known to the bit, whatever the order of a sum. Some arguments have an infinity or a NaN, which must stay where it is.
+Sizes lie around those of tiles, panels and blocks of every instruction set, so that each way to compute a product
+meets its edges.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _MULTIPLICATIONS: Final = 30_000_000
 
 
 class Numbers(NamedTuple):
-    """A type of operands and results: the largest whole number below which all of its halves and sums are exact."""
+    """A type of operands and results: the largest number that sums of whole ones may have."""
 
     dtype: str
     largest: int
@@ -66,9 +67,20 @@ class Values:
         self.numbers = numbers
         self.arguments: list[np.ndarray] = []
         self.whole = numbers.largest >= 1 << 30
+        self.spoilt = False
         # Sums of ``terms`` products of ones, of which this share is not zero, stay below the largest number: it is more
         # than eight times their standard deviation.
         self.share = min(1.0, (numbers.largest / 10) ** 2 / terms)
+
+    def spoil(self, number: int) -> None:
+        """Put an infinity or a NaN into an argument: what reads it without a right to becomes NaN."""
+        array = self.arguments[number]
+        if jnp.issubdtype(array.dtype, jnp.floating) and array.size:
+            self.spoilt = True
+            infinite = np.inf if "float8" not in str(array.dtype) else np.nan
+            array.reshape(-1)[self.rng.integers(array.size)] = self.rng.choice(
+                [infinite, -infinite, np.nan]
+            )
 
     def __call__(self, shape: Sequence[int], dtype: str = "", *, few: bool = False) -> int:
         """The number of a new argument. ``few``: only the share of its elements is not zero."""
@@ -276,6 +288,7 @@ class Writer:
         several = self.chances.random() < 0.15
         added = [self.added(shape, dtype) for _ in range(min(count, 2))]
         other = self.choose(None, None, "float32", "bfloat16", "int32")
+        other = None if self.values.spoilt else other
         seed = self.chances.random()
 
         def apply(y: Array, given: Sequence[Array]) -> list[Array]:
@@ -343,6 +356,8 @@ def _once(writer: Writer, values: Values, product: Product) -> Callable[..., lis
             return [found[n] for n in which]
 
         return gradients
+    if writer.is_float and chances.random() < 0.2:
+        values.spoil(0)
     behind = writer.epilogue(made.shape, made.dtype)
     return lambda *given: behind(product.run(left(given), right(given)), given)
 
