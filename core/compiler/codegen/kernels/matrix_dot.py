@@ -17,7 +17,7 @@ from .emit import EmittedKernel, Frame
 from .matrix_overlap import OverlappedTiles, overlaps
 from .matrix_tiles import MatrixTile, Rows
 from .pack import interleave
-from .packed_dot import PackedDot, Tile
+from .packed_dot import PackedDot, PlacedTile
 
 #: Terms of a sum that are added up in a register, one step after the other: a step is one rounding of the whole sum.
 LONGEST_SUM: Final = 1 << 13
@@ -63,7 +63,7 @@ class MatrixDot(PackedDot):
         tiles = 2 if self.overlaps else 1
         return self.b.alloca(self.type, tiles * self.rows * self.width)
 
-    def fetch_tile(self, tile: Tile) -> None:
+    def fetch_tile(self, tile: PlacedTile) -> None:
         """Nothing: lines of the result come while registers are stored."""
 
     def do_tiles(self, start: Value, stop: Value, scratch: Value | None) -> None:
@@ -134,7 +134,7 @@ class MatrixDot(PackedDot):
             zeros = llvm_ir.zero(llvm_ir.vector(memory_type(self.form.lhs), count))
             self.b.store(zeros, place, self.form.lhs.size)
 
-    def whole_tile(self, tile: Tile) -> None:
+    def whole_tile(self, tile: PlacedTile) -> None:
         self.multiply(tile, i64(0), i64(self.groups))
         if self.writes_sums:
             to = self.b.gep(self.type, self.frame.results[0].pointer, self.place(tile))
@@ -144,7 +144,7 @@ class MatrixDot(PackedDot):
             self.matrix.store(self.b, Rows(self.finished, self.width * self.size))
             self.write_sums(tile, self.finished)
 
-    def part_of_tile(self, tile: Tile, start: Value, stop: Value, place: Value) -> None:
+    def part_of_tile(self, tile: PlacedTile, start: Value, stop: Value, place: Value) -> None:
         b, form = self.b, self.form
         kept = Rows(place, self.width * self.size)
         if form.result.is_float and self.k > LONGEST_SUM:
@@ -157,7 +157,9 @@ class MatrixDot(PackedDot):
             self.matrix.store(b, kept)
         self.in_the_last_piece(stop, lambda: self.write_sums(tile, place))
 
-    def multiply(self, tile: Tile, start: Value, stop: Value, kept: Rows | None = None) -> None:
+    def multiply(
+        self, tile: PlacedTile, start: Value, stop: Value, kept: Rows | None = None
+    ) -> None:
         """The tile's sums over the groups [start, stop) in the registers, on top of those that are ``kept``."""
         if kept is None:
             self.matrix.clear(self.b)
@@ -165,7 +167,7 @@ class MatrixDot(PackedDot):
             self.matrix.load(self.b, kept)
         self.add_products(tile, start, stop)
 
-    def add_products(self, tile: Tile, start: Value, stop: Value) -> None:
+    def add_products(self, tile: PlacedTile, start: Value, stop: Value) -> None:
         """Add the products of the groups [start, stop) to the tile's sums in the registers."""
         row = self.staged_row if self.staged is not None else self.lhs_row
         left = Rows(tile.row, row * self.form.lhs.size, passes=True)
@@ -180,7 +182,7 @@ class MatrixDot(PackedDot):
         for line in range(0, self.form.depth * self.fetched, self.frame.target.costs.memory.line):
             self.prefetch(self.b.gep("i8", first, i64(line), inbounds=False), 0, 2)
 
-    def write_sums(self, tile: Tile, sums: Value) -> None:
+    def write_sums(self, tile: PlacedTile, sums: Value) -> None:
         """Write a tile whose sums are in memory."""
         b, form = self.b, self.form
         start = self.place(tile)

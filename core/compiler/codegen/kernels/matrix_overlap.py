@@ -15,7 +15,7 @@ from typing import Final
 
 from ..llvm_ir import Value, i64
 from .matrix_tiles import MatrixTile, Rows
-from .packed_dot import PackedDot, Tile
+from .packed_dot import PackedDot, PlacedTile
 
 #: Steps of a sum from which on rows of an epilogue fit between them. With two, a product and gelu take 1.15 times as
 #: long as one behind the other, with three 0.8 times (bf16, 1024 rows and columns, a Xeon of the Emerald Rapids class).
@@ -38,7 +38,7 @@ class OverlappedTiles:
         self,
         kernel: PackedDot,
         matrix: MatrixTile,
-        add_products: Callable[[Tile, Value, Value], None],
+        add_products: Callable[[PlacedTile, Value, Value], None],
         memory: Value,
     ) -> None:
         self.kernel, self.matrix, self.add_products = kernel, matrix, add_products
@@ -66,7 +66,7 @@ class OverlappedTiles:
             self.matrix.store(b, Rows(self.sums(n), kernel.width * kernel.size))
             carried[:] = [i64(kernel.rows), tile.top, tile.left]
 
-    def tile(self, number: Value, tall: Value) -> Tile:
+    def tile(self, number: Value, tall: Value) -> PlacedTile:
         """Tile ``number`` of the unit, panel by panel, each of which has ``tall`` ones."""
         b, kernel = self.b, self.kernel
         across, down = (b.binary(division, number, tall) for division in ("udiv", "urem"))
@@ -80,7 +80,7 @@ class OverlappedTiles:
         return b.gep(kernel.type, self.memory, b.mul(which, i64(kernel.rows * kernel.width)))
 
     def multiply_beside(
-        self, tile: Tile, groups: Value, before: Tile, rows: Value, sums: Value
+        self, tile: PlacedTile, groups: Value, before: PlacedTile, rows: Value, sums: Value
     ) -> None:
         """Multiply the first ``groups`` of ``tile``, and write the first ``rows`` of ``before``, whose sums are given:
         all of them, or none.

@@ -59,7 +59,7 @@ class Panel:
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class PlacedTile:
     """A tile that is being computed: where its rows of lhs and its panel of rhs are (or would be, if the part of the
     sums that is in use began with the matrix), its first row and column, and its number among those of its block.
     """
@@ -288,20 +288,20 @@ class PackedDot(tiles.Places):
             packed = b.gep(memory_type(form.rhs), part, before, inbounds=False)
         return Panel(lying, packed, left)
 
-    def tile(self, panel: Panel, number: Value, start: Value) -> Tile:
+    def tile(self, panel: Panel, number: Value, start: Value) -> PlacedTile:
         """The tile of ``panel`` and the rows ``number``, which is going to fetch its part of the next panel."""
         top = self.start(number, self.rows, self.m)
         row = self.row_of(number, top, start)
-        tile = Tile(row, panel.packed, top, panel.left, self.b.sub(number, self.first_tile))
+        tile = PlacedTile(row, panel.packed, top, panel.left, self.b.sub(number, self.first_tile))
         self.fetch_panel(panel.lying, tile.number, start)
         return tile
 
-    def whole_tile(self, tile: Tile) -> None:
+    def whole_tile(self, tile: PlacedTile) -> None:
         """Compute and write a tile whose sums are not cut into pieces."""
         totals = [llvm_ir.zero(self.form.accumulator)] * (self.rows * self.vectors)
         self.write(tile, self.accumulate(tile, i64(0), i64(self.groups), totals))
 
-    def part_of_tile(self, tile: Tile, start: Value, stop: Value, place: Value) -> None:
+    def part_of_tile(self, tile: PlacedTile, start: Value, stop: Value, place: Value) -> None:
         """Add the groups [start, stop) to the sums of a tile, which are at ``place``, and write it behind the last."""
         b, form = self.b, self.form
         if form.result.is_float:
@@ -420,7 +420,9 @@ class PackedDot(tiles.Places):
         with self.b.only_if(is_last, "last", "fetched"):
             write()
 
-    def keep_or_write(self, tile: Tile, stop: Value, place: Value, totals: list[Value]) -> None:
+    def keep_or_write(
+        self, tile: PlacedTile, stop: Value, place: Value, totals: list[Value]
+    ) -> None:
         """Behind the last piece of the sums write the tile to the result, else keep it at ``place``."""
         b, form = self.b, self.form
         last, more, done = (b.new_label(x) for x in ("last", "more", "stored"))
@@ -434,7 +436,7 @@ class PackedDot(tiles.Places):
         b.branch(done)
         b.start_block(done)
 
-    def fetch_tile(self, tile: Tile) -> None:
+    def fetch_tile(self, tile: PlacedTile) -> None:
         """Ask for the lines of the results that the tile is going to be written to, and of the arrays that its epilogue
         reads in the same places: they are on their way meanwhile.
         """
@@ -480,7 +482,7 @@ class PackedDot(tiles.Places):
     def prefetch(self, pointer: Value, write: int, locality: int) -> None:
         self.b.prefetch(pointer, write=bool(write), locality=locality)
 
-    def place(self, tile: Tile) -> Value:
+    def place(self, tile: PlacedTile) -> Value:
         """The number of the first element of ``tile`` in the result."""
         row = self.b.mul(tile.top, i64(self.result_row))
         return self.b.add(self.b.add(self.result, row), tile.left)
@@ -489,7 +491,9 @@ class PackedDot(tiles.Places):
         """Where accumulator ``number`` of a tile in scratch memory is."""
         return self.b.gep(self.type, place, i64(number * self.form.lanes))
 
-    def accumulate(self, tile: Tile, start: Value, stop: Value, totals: list[Value]) -> list[Value]:
+    def accumulate(
+        self, tile: PlacedTile, start: Value, stop: Value, totals: list[Value]
+    ) -> list[Value]:
         """A tile's sums over the groups [start, stop) on top of ``totals``."""
         b, unroll = self.b, self.unroll
         if unroll > 1:
@@ -506,7 +510,7 @@ class PackedDot(tiles.Places):
             carried[:] = self.step(tile, k, carried)
         return results
 
-    def step(self, tile: Tile, k: Value, totals: list[Value]) -> list[Value]:
+    def step(self, tile: PlacedTile, k: Value, totals: list[Value]) -> list[Value]:
         """A tile's sums with one more group."""
         b, form = self.b, self.form
         lhs, rhs = memory_type(form.lhs), memory_type(form.rhs)
@@ -555,7 +559,7 @@ class PackedDot(tiles.Places):
                 value = b.mul(rest[0], llvm_ir.integer("i32", form.correction))
                 b.store(value, b.gep("i32", sums, b.add(first, r)), 4)
 
-    def write(self, tile: Tile, totals: list[Value]) -> None:
+    def write(self, tile: PlacedTile, totals: list[Value]) -> None:
         """Write a finished tile to the result."""
         b, form = self.b, self.form
         start = self.place(tile)
@@ -607,7 +611,7 @@ class PackedDot(tiles.Places):
 
         return apply
 
-    def write_roots(self, tile: Tile, sums: Value, epilogue: Epilogue | None = None) -> None:
+    def write_roots(self, tile: PlacedTile, sums: Value, epilogue: Epilogue | None = None) -> None:
         """Write what is computed from the sums of ``tile`` (at ``sums``, row by row, without ``epilogue`` where that is
         given), a row at a time: long code is there once for each vector.
         """
@@ -615,7 +619,7 @@ class PackedDot(tiles.Places):
             self.write_row_of_roots(tile, sums, r, epilogue)
 
     def write_row_of_roots(
-        self, tile: Tile, sums: Value, r: Value, epilogue: Epilogue | None
+        self, tile: PlacedTile, sums: Value, r: Value, epilogue: Epilogue | None
     ) -> None:
         """Row ``r`` of :meth:`write_roots`."""
         b, g, form = self.b, self.frame.generator, self.form

@@ -196,7 +196,7 @@ def choose(target: Target, lhs: DType, rhs: DType, result: DType) -> ProductForm
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class TileSize:
     """``rows`` by ``vectors`` vectors of the result, which are accumulated in registers together."""
 
     rows: int
@@ -214,7 +214,7 @@ def rows_in_place(memory: Memory, stride: int) -> int | None:
 
 def choose_tile(
     costs: Tiles, form: ProductForm, m: int, n: int, most_rows: int | None = None
-) -> Tile | None:
+) -> TileSize | None:
     """The tile with which an ``m`` by ``n`` result takes the least time; None if ``n`` is less than a vector.
 
     The last tile of a dimension is moved back to end with it, so that some elements are computed twice. A result of a
@@ -227,7 +227,7 @@ def choose_tile(
         return choose_matrix_tile(form, m, n)[1]
     most_rows = most_rows or form.most_rows(1)
     narrow = _NARROW if most_rows >= form.most_rows(2) else len(_ROWS[form.registers])
-    best: tuple[float, Tile] | None = None
+    best: tuple[float, TileSize] | None = None
     for vectors in (2, 3, 1, *range(_NARROW + 1, len(_ROWS[form.registers]) + 1)):
         if n < vectors * form.lanes:
             continue
@@ -240,17 +240,17 @@ def choose_tile(
             if panels > 1 and vectors * form.lanes * form.result.size % _LINE:
                 cost *= costs.parts_of_lines
             if best is None or cost < best[0] * 0.995:
-                best = cost, Tile(rows, vectors)
+                best = cost, TileSize(rows, vectors)
     return best[1] if best else None
 
 
-def choose_matrix_tile(form: ProductForm, m: int, n: int) -> tuple[int, Tile]:
+def choose_matrix_tile(form: ProductForm, m: int, n: int) -> tuple[int, TileSize]:
     """The tile of an ``m`` by ``n`` result with AMX's registers (four for sums, two each for lhs and rhs), and half
     cycles that a step of all tiles takes. ``n`` is at least the columns of a register.
 
     A multiplication takes a cycle for each row of lhs, two loads of a register as many as it has rows.
     """
-    best: tuple[int, Tile] | None = None
+    best: tuple[int, TileSize] | None = None
     for vectors, most_rows in ((2, 32), (1, 32), (4, 16), (3, 16)):
         if n < vectors * form.lanes:
             continue
@@ -262,6 +262,6 @@ def choose_matrix_tile(form: ProductForm, m: int, n: int) -> tuple[int, Tile]:
         tiles = -(-m // rows) * -(-n // (vectors * form.lanes))
         cost = tiles * (2 * max(multiplied, loaded // 2) + loaded)
         if best is None or cost < best[0]:
-            best = cost, Tile(rows, vectors)
+            best = cost, TileSize(rows, vectors)
     assert best is not None  # one vector is always narrow enough
     return best

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from tripont.core.compiler import pipeline
 from tripont.core.compiler.codegen.kernels.matrix_dot import MatrixDot
-from tripont.core.compiler.codegen.kernels.packed_dot import Epilogue, Tile
+from tripont.core.compiler.codegen.kernels.packed_dot import Epilogue, PlacedTile
 from tripont.core.compiler.codegen.llvm_ir import Value
 from tripont.core.compiler.ir import dtypes, hlo
 from tripont.core.compiler.ir.dtypes import DType
@@ -61,7 +61,7 @@ class Rows:
         write = MatrixDot.write_row_of_roots
 
         def noted(
-            kernel: MatrixDot, tile: Tile, sums: Value, r: Value, epilogue: Epilogue | None
+            kernel: MatrixDot, tile: PlacedTile, sums: Value, r: Value, epilogue: Epilogue | None
         ) -> None:
             self.kernels.append(kernel)
             kernel.b.call("void", "note_row", [tile.top, tile.left, r])
