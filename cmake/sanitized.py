@@ -67,6 +67,7 @@ RUNTIME_TESTS = (
     "--deselect=tests/core/runtime/test_stack.py::test_nested_deeper_than_the_callers_stack",
     "--deselect=tests/core/runtime/test_compile_worker_signals.py"
     "::test_a_crash_is_tried_once_more_and_the_error_says_what_to_run",
+    "--deselect=tests/fuzzers/test_c_api.py::test_what_goes_wrong_is_told",
     *TESTS_OF_MEMORY,
     *TIMED_TESTS,
 )

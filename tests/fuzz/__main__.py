@@ -145,12 +145,17 @@ def _run(given: argparse.Namespace, job: int) -> int:
     begin = time.monotonic()
     end = begin + 60 * given.minutes if given.minutes else math.inf
     failed = 0
+    following = {} if seed is None else dict.fromkeys(names, seed)
     # Turns grow, so that a short run tries every fuzzer and a long one seldom starts a child anew.
     turn = 20.0
     while True:
         for name in names:
             until = math.inf if given.count else min(end, time.monotonic() + turn)
-            failed += _turn(corpus, name, seed, given.count, until, not given.no_shrink)
+            first = following.get(name, corpus.standing(name)["next"])
+            wrong, following[name] = _turn(
+                corpus, name, first, given.count, until, not given.no_shrink
+            )
+            failed += wrong
             if time.monotonic() > end:
                 return 1 if failed else 0
         if given.count or not given.minutes:
@@ -159,15 +164,14 @@ def _run(given: argparse.Namespace, job: int) -> int:
 
 
 def _turn(
-    corpus: Corpus, name: str, seed: int | None, count: int, until: float, small: bool
-) -> int:
-    """Try ``count`` programs of a fuzzer, or as many as there is time for; how many are wrong.
+    corpus: Corpus, name: str, first: int, count: int, until: float, small: bool
+) -> tuple[int, int]:
+    """Try ``count`` programs of a fuzzer, or as many as there is time for, from the seed ``first`` on.
 
-    ``seed``: the first one's, unless the fuzzer goes on where it stands. ``until``: a time of the monotonic clock.
-    ``small``: whether what fails is made small.
+    Returns how many are wrong, and the seed to go on with. ``until``: a time of the monotonic clock. ``small``: whether
+    what fails is made small.
     """
     standing = corpus.standing(name)
-    first = standing["next"] if seed is None else seed
     started = saved = time.monotonic()
     tried, bad = 0, 0
     told = children.outcomes(range(first, first + (count or _MOST)), lambda s: check(name, s))
@@ -190,7 +194,7 @@ def _turn(
     corpus.save()
     rate = 60 * tried / (time.monotonic() - started)
     print(f"{name}: {tried} programs, {bad} wrong, {rate:.0f} a minute", flush=True)
-    return bad
+    return bad, first + tried
 
 
 if __name__ == "__main__":

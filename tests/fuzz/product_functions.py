@@ -269,7 +269,7 @@ class Writer:
             lambda: y.T if y.ndim == 2 else y,
             lambda: y[..., ::-1] if y.ndim else y,
             lambda: y[..., : max(1, y.shape[-1] // 2)] if y.ndim else y,
-            lambda: jnp.max(y, -1) if y.ndim > 1 else y,
+            lambda: jnp.max(y, -1) if y.ndim > 1 and y.shape[-1] else y,
             lambda: y.reshape(-1),
             *extra,
         ]

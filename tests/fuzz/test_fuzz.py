@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Final
 
 import numpy as np
@@ -96,6 +97,25 @@ def test_programs_of_each_fuzzer(name, tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("seed", ["700", ""])
+def test_turns_go_on_where_the_last_one_stopped(seed, monkeypatch, tmp_path):
+    begun = []
+
+    def turn(corpus, name, first, count, until, small):
+        begun.append(first)
+        return 0, first + 5
+
+    monkeypatch.setattr(fuzz, "_turn", turn)
+    monkeypatch.setattr(fuzz, "time", SimpleNamespace(monotonic=iter(range(1000)).__next__))
+    given = ["--seed", seed] if seed else []
+    command = ["fuzz", *given, "--minutes", "0.2", "--only", "short", "--folder", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", command)
+    assert fuzz.main() == 0
+    start = int(seed or 1_000_000)
+    assert begun == list(range(start, start + 5 * len(begun), 5))
+    assert len(begun) > 2
 
 
 def test_programs_of_every_shape_get_every_check():
