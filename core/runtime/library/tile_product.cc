@@ -43,18 +43,27 @@ struct TileProduct {
     VectorTranspose<T, kBytes>::Run(rows);
   }
 
+  // Lines of `to` := columns of `from`, which has `lines` of `length` numbers, whole vectors of both. Steps are
+  // those from line to line.
+  TRIPONT_INLINE void Transpose(int64_t lines, int64_t length, const T* from, int64_t from_step,
+                                T* to, int64_t to_step) {
+    for (int64_t j = 0; j < length; j += kLanes) {
+      for (int64_t i = 0; i < lines; i += kLanes) {
+        V rows[kLanes];
+        LoadColumns(from + i * from_step + j, from_step, rows);
+#pragma GCC unroll 16
+        for (int l = 0; l < kLanes; ++l) Store(to + (j + l) * to_step + i, rows[l]);
+      }
+    }
+  }
+
   // `to`, in pieces of kRows rows, := `from` [rows,k], with zeros below; rows of a piece side by side.
   TRIPONT_INLINE void PackRows(int64_t rows, int64_t k, Strided<T> from, T* to) {
     int64_t p = 0;
     if (rows == kRows && from.column == 1) {
-      for (; p + kLanes <= k; p += kLanes, to += kLanes * kRows) {
-        for (int v = 0; v < kVectors; ++v) {
-          V lines[kLanes];
-          LoadColumns(from.data + v * kLanes * from.row + p, from.row, lines);
-#pragma GCC unroll 16
-          for (int l = 0; l < kLanes; ++l) Store(to + l * kRows + v * kLanes, lines[l]);
-        }
-      }
+      p = k / kLanes * kLanes;
+      Transpose(kRows, p, from.data, from.row, to, kRows);
+      to += p * kRows;
     }
     for (; p < k; ++p, to += kRows) {
       const T* column = from.data + p * from.column;
@@ -162,14 +171,8 @@ struct TileProduct {
     for (int64_t i = 0; i < order; ++i) std::fill(y + i * kSides + n, y + (i + 1) * kSides, T(0));
     int64_t whole = 0;  // sides that are transposed in vectors
     if (row == 1 && order % kLanes == 0) {
-      for (; whole + kLanes <= n; whole += kLanes) {
-        for (int64_t i = 0; i < order; i += kLanes) {
-          V lines[kLanes];
-          LoadColumns(x + whole * column + i, column, lines);
-#pragma GCC unroll 16
-          for (int l = 0; l < kLanes; ++l) Store(y + (i + l) * kSides + whole, lines[l]);
-        }
-      }
+      whole = n / kLanes * kLanes;
+      Transpose(whole, order, x, column, y, kSides);
     }
     for (int64_t i = 0; i < order; ++i) {
       for (int64_t j = whole; j < n; ++j) y[i * kSides + j] = x[i * row + j * column];
@@ -179,14 +182,8 @@ struct TileProduct {
                                  int64_t column) {
     int64_t whole = 0;
     if (row == 1 && order % kLanes == 0) {
-      for (; whole + kLanes <= n; whole += kLanes) {
-        for (int64_t i = 0; i < order; i += kLanes) {
-          V lines[kLanes];
-          LoadColumns(y + i * kSides + whole, kSides, lines);
-#pragma GCC unroll 16
-          for (int l = 0; l < kLanes; ++l) Store(x + (whole + l) * column + i, lines[l]);
-        }
-      }
+      whole = n / kLanes * kLanes;
+      Transpose(order, whole, y, kSides, x, column);
     }
     for (int64_t i = 0; i < order; ++i) {
       for (int64_t j = whole; j < n; ++j) x[i * row + j * column] = y[i * kSides + j];
