@@ -242,10 +242,10 @@ _DENSE_ARRAYS: Final = {
 # ----------------------------------------------------------------------------------------------------- constants
 
 
-def constant_literal(operation: Any, shape: Shape) -> tuple[np.ndarray, bool]:
-    """The value of a constant operation, and whether it is a splat: then the array is a scalar, the one element."""
+def constant_literal(operation: Any, shape: Shape) -> np.ndarray:
+    """The value of a constant operation; of a splat the one element, a scalar."""
     if shape.elements == 0:  # MLIR calls it a splat that has no element
-        return _own(np.empty(shape.dims, shape.dtype.numpy)), False
+        return _own(np.empty(shape.dims, shape.dtype.numpy))
     try:
         attribute = operation.attributes["value"]
     except TypeError:  # jaxlib cannot cast complex elements to an attribute class
@@ -260,11 +260,11 @@ def constant_literal(operation: Any, shape: Shape) -> tuple[np.ndarray, bool]:
         if array.dtype != shape.dtype.numpy:
             array = array.view(shape.dtype.numpy)
         if attribute.is_splat and shape.dims:
-            return _own(array.reshape(-1)[:1].reshape(())), True
-        return _own(array.reshape(shape.dims)), False
+            return _own(array.reshape(-1)[:1].reshape(()))
+        return _own(array.reshape(shape.dims))
     text = str(attribute)
     if text.startswith("dense_resource<"):
-        return _resource(operation, text, shape), False
+        return _resource(operation, text, shape)
     return _literal_from_text(text, shape, operation)
 
 
@@ -279,7 +279,7 @@ _DENSE = re.compile(r"dense<([^>]*)> : ")
 _BRACKETS = str.maketrans("", "", "[]()\n ")
 
 
-def _literal_from_text(text: str, shape: Shape, operation: Any) -> tuple[np.ndarray, bool]:
+def _literal_from_text(text: str, shape: Shape, operation: Any) -> np.ndarray:
     """A literal from MLIR's text: a hex string when it is large, else one number after the other."""
     found = _DENSE.search(text)
     if found is None:
@@ -292,7 +292,7 @@ def _literal_from_text(text: str, shape: Shape, operation: Any) -> tuple[np.ndar
         # MLIR's raw data gives sub-byte elements a byte each, as we do.
         array = np.frombuffer(bytes.fromhex(text[start + 3 : end - 1]), dtype.numpy)
         splat = array.size == 1 and shape.elements != 1
-        return array.reshape(() if splat else shape.dims), splat
+        return array.reshape(() if splat else shape.dims)
     body = text[start:end]
     tokens = body.translate(_BRACKETS).split(",") if body else []
     if dtype.is_complex:
@@ -301,8 +301,8 @@ def _literal_from_text(text: str, shape: Shape, operation: Any) -> tuple[np.ndar
     else:
         array = np.array([_number(t, dtype) for t in tokens], dtype.numpy)
     if array.size == 1 and shape.dims:
-        return _own(array.reshape(())), True
-    return _own(array.reshape(shape.dims)), False
+        return _own(array.reshape(()))
+    return _own(array.reshape(shape.dims))
 
 
 def _number(token: str, dtype: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..ir import dtypes, hlo
+from ..ir import dtypes
 from ..ir.hlo import DotDimensionNumbers, Instruction, Shape
 from ..ir.moves import addition
 
@@ -79,7 +79,7 @@ def _only(
     kept = [n for n in range(len(names)) if n not in gone]
     shape = Shape(value.dtype, tuple(value.dims[n] for n in kept))
     body = addition(value.dtype, block.program.unique_name("einsum_sum"))
-    zero = _splat(block, value, ())
+    zero = block.zeros(Shape(value.dtype))
     dimensions = {"dimensions": tuple(gone)}
     return block.emit("reduce", shape, (value, zero), dimensions, (body,)), [names[n] for n in kept]
 
@@ -90,15 +90,9 @@ def _diagonal(block: BlockReader, value: Instruction, first: int, second: int) -
     iotas = [block.emit("iota", index, (), {"dimension": n}) for n in (first, second)]
     equal = {"direction": "EQ", "comparison_type": "SIGNED"}
     mask = block.emit("compare", Shape(dtypes.PRED, value.dims), iotas, equal)
-    return block.emit("select", value.shape, (mask, value, _splat(block, value, value.dims)))
-
-
-def _splat(block: BlockReader, like: Instruction, dims: tuple[int, ...]) -> Instruction:
-    literal = hlo.constant(0, like.dtype).attributes["literal"]
-    scalar = block.emit("constant", Shape(like.dtype), (), {"literal": literal})
-    if not dims:
-        return scalar
-    return block.emit("broadcast", Shape(like.dtype, dims), (scalar,), {"dimensions": ()})
+    return block.emit(
+        "select", value.shape, (mask, value, block.zeros(Shape(value.dtype, value.dims)))
+    )
 
 
 def _ordered(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..ir.hlo import AnyShape, Computation, Instruction, Metadata
+from ..ir.hlo import AnyShape, Computation, Instruction, Metadata, Shape, constant
 
 
 class Names:
@@ -47,3 +47,13 @@ class Emitter:
         )
         self.instructions.append(instruction)
         return instruction
+
+    def constant(self, literal: Any, shape: Shape) -> Instruction:
+        """``literal``, an array of ``shape`` or one number for every element."""
+        if literal.shape == shape.dims:
+            return self.emit("constant", shape, (), {"literal": literal})
+        scalar = self.emit("constant", Shape(shape.dtype), (), {"literal": literal})
+        return self.emit("broadcast", shape, (scalar,), {"dimensions": ()})
+
+    def zeros(self, shape: Shape) -> Instruction:
+        return self.constant(constant(0, shape.dtype).attributes["literal"], shape)

@@ -11,8 +11,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
 from ..formats import hlo_records
 from ..formats.hlo_proto import Field
 from ..formats.hlo_records import Record
@@ -20,7 +18,6 @@ from ..formats.wire_format import each, float32_value, unpacked_numbers, values
 from ..ir import dtypes
 from ..ir.hlo import Instruction, Shape, TupleShape, WindowDimension
 from ..ir.registry import HloReader
-from .hlo_literals import Array
 from .ops_elementwise import default_comparison_type
 
 if TYPE_CHECKING:
@@ -81,12 +78,8 @@ def of_record(field: int, record: Record) -> AttributeReader:
 
 
 def _constant(block: ComputationReader, given: Given) -> Value:
-    shape = given.shape
-    array, is_splat = block.module.literal(given.fields[Field.LITERAL], shape)
-    if not is_splat:
-        return block.emit("constant", shape, (), {"literal": array})
-    scalar = block.emit("constant", Shape(shape.dtype), (), {"literal": array})
-    return block.emit("broadcast", shape, (scalar,), {"dimensions": ()})
+    array = block.module.literal(given.fields[Field.LITERAL], given.shape)
+    return block.constant(array, given.shape)
 
 
 constant: Final = HloReader(_constant, frozenset((Field.LITERAL,)))
@@ -227,17 +220,8 @@ def _convert(block: ComputationReader, given: Given) -> Value:
     (operand,), shape = given.operands, given.shape
     if shape.dtype is not dtypes.PRED or operand.dtype is dtypes.PRED:
         return block.emit("convert", shape, given.operands)
-    zero = block.emit("constant", Shape(operand.dtype), (), {"literal": _zero(operand.dtype)})
-    if shape.dims:
-        zero = block.emit("broadcast", operand.shape, (zero,), {"dimensions": ()})
     kind = {"direction": "NE", "comparison_type": default_comparison_type(operand.dtype)}
-    return block.emit("compare", shape, (operand, zero), kind)
-
-
-def _zero(dtype: dtypes.DType) -> Array:
-    zero = np.zeros((), dtype.numpy)
-    zero.setflags(write=False)
-    return zero
+    return block.emit("compare", shape, (operand, block.zeros(operand.shape)), kind)
 
 
 convert: Final = HloReader(_convert)

@@ -18,10 +18,8 @@ _SHAPE: Final = 1
 _MANY: Final = 256
 
 
-def literal(
-    data: bytes, shape: AnyShape, read_shape: Callable[[bytes], AnyShape]
-) -> tuple[Array, bool]:
-    """The value of a constant of ``shape``, and whether it is a splat: then the array is a scalar, the one element.
+def literal(data: bytes, shape: AnyShape, read_shape: Callable[[bytes], AnyShape]) -> Array:
+    """The value of a constant of ``shape``; of a splat the one element, a scalar.
 
     Raises ValueError for a literal of another shape, and for one that is not written densely and row-major.
     """
@@ -41,8 +39,8 @@ def literal(
         raise ValueError("a truth value that is neither 0 nor 1")
     is_splat = bool(shape.dims) and shape.elements > 0 and raw == raw[:size] * shape.elements
     if is_splat:
-        return np.frombuffer(raw[:size], shape.dtype.numpy).reshape(()), True
-    return np.frombuffer(raw, shape.dtype.numpy).reshape(shape.dims), False
+        return np.frombuffer(raw[:size], shape.dtype.numpy).reshape(())
+    return np.frombuffer(raw, shape.dtype.numpy).reshape(shape.dims)
 
 
 def _check_row_major(shape: bytes, rank: int) -> None:

@@ -116,7 +116,7 @@ class ModuleReader:
         self.unique_name = Names().unique
         self._shapes: dict[bytes, AnyShape] = {}
         self._metadata: dict[bytes, Metadata] = {}
-        self._literals: dict[tuple[bytes, AnyShape], tuple[Array, bool]] = {}
+        self._literals: dict[tuple[bytes, AnyShape], Array] = {}
         self._cached: dict[tuple[Any, bytes], Any] = {}
 
     def read(self) -> hlo.Module:
@@ -192,7 +192,7 @@ class ModuleReader:
             return metadata
         return Metadata(name.decode(), metadata.source_file, metadata.source_line)
 
-    def literal(self, data: bytes, shape: AnyShape) -> tuple[Array, bool]:
+    def literal(self, data: bytes, shape: AnyShape) -> Array:
         """A constant of ``shape``: see :func:`.hlo_literals.literal`. Programs have few different small ones."""
         if len(data) > _SMALL:
             return literal(data, shape, self.shape)

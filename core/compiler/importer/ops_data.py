@@ -19,11 +19,7 @@ if TYPE_CHECKING:
 
 def read_constant(block: BlockReader, operation: Any) -> Results:
     shape = block.shape(operation)
-    literal, splat = attributes.constant_literal(operation, shape)
-    if splat:
-        scalar = block.emit("constant", Shape(shape.dtype), (), {"literal": literal})
-        return block.emit("broadcast", shape, (scalar,), {"dimensions": ()})
-    return block.emit("constant", shape, (), {"literal": literal})
+    return block.constant(attributes.constant_literal(operation, shape), shape)
 
 
 def read_allocate_buffer(block: BlockReader, operation: Any, config: dict[str, Any]) -> Results:
