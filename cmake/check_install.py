@@ -171,7 +171,7 @@ def check(wheel: Path, folder: Path, framework: Framework) -> None:
     environment.pip("install", f"{wheel}[{framework.extra}]")
     expect(environment.run("-m", "pip", "check"), "pip check")
     expect(environment.run("-c", framework.use, **framework.variables), "the device is not found")
-    report = expect(environment.run("-m", "tripont.cli.main", "doctor", "--json"), "tripont doctor")
+    report = expect(environment.run("-m", "tripont", "doctor", "--json"), "tripont doctor")
     (finding,) = (f for f in json.loads(report) if f["name"] == framework.finding)
     if finding["status"] != "ok" or "XPU" not in finding["detail"]:
         raise SystemExit(f"tripont doctor: {finding}")

@@ -3,8 +3,8 @@
 #
 # Builds the wheel and installs it with the extras "jax" and "sycl" into a clean environment, as `pip install .[jax,sycl]` does
 # for a user, then runs the smaller test set there, outside the checkout's packages. The environment is of Python 3.12 with the
-# newest JAX if a Python 3.12 is found; else it says so and takes the development environment's Python. For each FRAMEWORK
-# (tensorflow, torch) the wheel is then installed, used and uninstalled in an environment that is made for this and removed.
+# newest JAX if a Python 3.12 is found; else it says so and takes the development environment's Python. A sample of programs runs
+# with the oldest llvmlite, rich and typer, too. For each FRAMEWORK (tensorflow, torch) the wheel is then installed, used and uninstalled in an environment that is made for this and removed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 development=$1
@@ -56,6 +56,14 @@ EOF
 
 "$environment/bin/python" -m pytest -n auto --maxprocesses 4 --dist worksteal -m "not slow" tests/integration tests/frontends/jax tests/frontends/jax_devices tests/cli
 "$environment/bin/tripont" doctor
+
+echo "with the oldest llvmlite, rich and typer that pyproject.toml allows"
+mapfile -t oldest < <(sed -n -E 's/^ *"(llvmlite|rich|typer)>=([0-9.]+)",$/\1==\2.*/p' pyproject.toml)
+"$environment/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --target oldest "${oldest[@]}"
+for sample in sample integer_products; do
+  PYTHONPATH=$PWD/oldest "$environment/bin/python" -m "tests.cpus.$sample"
+done
+PYTHONPATH=$PWD/oldest "$environment/bin/tripont" doctor
 
 cd "$root"
 for framework in ${frameworks[@]+"${frameworks[@]}"}; do

@@ -85,8 +85,8 @@ _JAX_OF_OURS: Final = ("jax==0.10.2", "jaxlib==0.10.2")
 _OURS = Environment(
     # The bindings in build/dev are for this Python.
     "tripont", (f"{sys.version_info.major}.{sys.version_info.minor}",),
-    (*_JAX_OF_OURS, "llvmlite>=0.50", "scipy-openblas32>=0.3.30", "tbb>=2023,<2024", "rich>=13",
-     "typer>=0.12"),
+    (*_JAX_OF_OURS, "llvmlite>=0.45", "scipy-openblas32>=0.3.30", "tbb>=2023,<2024", "rich>=13",
+     "typer>=0.16"),
     packages=PACKAGES, constraints=_JAX_OF_OURS,
 )  # fmt: skip
 _JAX_0_4_31 = Environment(

@@ -47,24 +47,25 @@ std::string Framed(const Message& message) {
   return bytes;
 }
 
-// Whether the worker's compiler is built on the same packages as the one beside this library, for
-// those that are known here. `packages`: such as "llvmlite-0.45.1 jaxlib-0.8.0".
-bool SamePackages(std::string_view packages) {
+// How the packages that the worker's compiler is built on differ from those beside this library, as
+// far as these are known: such as "built on llvmlite-0.47.0, not llvmlite-0.50.0"; empty if they do
+// not. `packages`: such as "llvmlite-0.47.0 jaxlib-0.10.2".
+std::string PackageDifference(std::string_view packages) {
   const std::vector<std::string>& own = CompilerPackages();
   while (!packages.empty()) {
     const size_t space = std::min(packages.find(' '), packages.size());
     const std::string_view package = packages.substr(0, space);
     packages.remove_prefix(std::min(space + 1, packages.size()));
     const std::string_view prefix = package.substr(0, package.find('-') + 1);
-    bool known = false;
+    std::string_view known;
     bool same = false;
     for (const std::string& candidate : own) {
-      known = known || candidate.starts_with(prefix);
+      if (candidate.starts_with(prefix)) known = candidate;
       same = same || candidate == package;
     }
-    if (known && !same) return false;
+    if (!known.empty() && !same) return StrCat("built on ", package, ", not ", known);
   }
-  return true;
+  return {};
 }
 
 }  // namespace
@@ -241,15 +242,17 @@ Status CompileWorker::AwaitHello() {
                            "python or TRIPONT_PYTHON name an interpreter with that version"));
   }
   const std::string& own = CompilerSources();
-  same_compiler_ = own.empty() || (hello.sources == own && SamePackages(hello.packages));
+  const std::string difference = hello.sources == own ? PackageDifference(hello.packages)
+                                                      : "its source files are others";
+  same_compiler_ = own.empty() || difference.empty();
   if (!same_compiler_) {
     static std::atomic<bool> warned{false};
     const LogLevel level = warned.exchange(true) ? LogLevel::kInfo : LogLevel::kWarning;
     if (LogEnabled(level)) {
       LogLine(level,
               StrCat("the compiler of ", python_, " (process ", process_.pid(),
-                     ") is not the one that this process knows, or it was changed since then: "
-                     "its programs are not kept in the cache"));
+                     ") is not the one that this process knows, or it was changed since then (",
+                     difference, "): its programs are not kept in the cache"));
     }
   }
   ready_ = true;

@@ -49,7 +49,7 @@ def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("artifact")
     program, made = folder / "program.mlir", folder / "program.tripont"
     program.write_text(PROGRAM)
-    command = [sys.executable, "-m", "tripont.cli.main", "compile", str(program), "-o", str(made)]
+    command = [sys.executable, "-m", "tripont", "compile", str(program), "-o", str(made)]
     command += ["--dump", str(folder / "dump")]
     result = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert result.returncode == 0, result.stderr

@@ -89,7 +89,7 @@ def test_the_dumps_of_the_tutorial_are_what_the_compiler_writes(
 
     def run(line: str) -> None:
         result = subprocess.run(
-            [sys.executable, "-m", "tripont.cli.main", *shlex.split(line)[1:]],
+            [sys.executable, "-m", "tripont", *shlex.split(line)[1:]],
             env=subprocess_environment,
             cwd=tmp_path,
             capture_output=True,

@@ -20,7 +20,7 @@ SECRET = "the content of a file that has nothing to do with the program"
 
 def explain(folder: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
     """The command in ``folder``; -P, because the tests' own packages lie in the checkout."""
-    command = [sys.executable, "-P", "-m", "tripont.cli.main", "explain", *map(str, arguments)]
+    command = [sys.executable, "-P", "-m", "tripont", "explain", *map(str, arguments)]
     return subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=180, check=False
     )

@@ -353,7 +353,7 @@ CHECKS: list[Callable[[], Finding | list[Finding]]] = [
     check_environment,
     lambda: check_package("numpy", "everything", "2.0"),
     lambda: check_package("ml_dtypes", "small floating-point types", "0.5"),
-    lambda: check_package("llvmlite", "the compiler", "0.50"),
+    lambda: check_package("llvmlite", "the compiler", "0.45"),
     check_llvm,
     check_tbb,
     check_onednn,

@@ -140,7 +140,3 @@ for _wing in wings.WINGS:
 
 def main() -> None:
     app(prog_name="tripont")
-
-
-if __name__ == "__main__":
-    main()

@@ -45,6 +45,7 @@ HOUSE = (
     ("tripont.tensorflow", "tripont.torch_xla"),
     ("tripont.interop", "tripont.kernels"),
     ("tripont.cli",),
+    ("tripont.__main__",),
     ("tripont.explain",),
     ("benchmarks",),
 )

@@ -281,8 +281,15 @@ def test_tables_of_the_compiler_are_part_of_it(tmp_path, monkeypatch):
         assert digest() == after
 
 
-def test_that_nothing_is_kept_is_said_once(tmp_path, subprocess_environment):
-    python = write_script(tmp_path / "other", fake_worker(OTHERS["sources"]))
+@pytest.mark.parametrize(
+    ("other", "reason"),
+    [
+        ("sources", "its source files are others"),
+        ("packages", "built on jaxlib-0.0.1, not jaxlib-"),
+    ],
+)
+def test_that_nothing_is_kept_is_said_once(tmp_path, subprocess_environment, other, reason):
+    python = write_script(tmp_path / "other", fake_worker(OTHERS[other]))
     code = """
 import sys
 from tripont.core import _tripont
@@ -303,6 +310,7 @@ for _ in range(2):
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("its programs are not kept in the cache") == 1
+    assert f"({reason}" in done.stderr
 
 
 def test_library_inside_a_worker_compiles_nothing(make_client, monkeypatch):

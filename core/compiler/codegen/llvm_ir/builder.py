@@ -327,7 +327,7 @@ class Builder:
     ) -> Value:
         if mask is None:
             mask = integer(vector("i1", lanes_of(type_)), 1)
-        arguments = [f"{place.type} align {align}", mask.type, type_]
+        arguments = [place.type, "i32", mask.type, type_]
         self._declare(masked_name(code, type_, place.type), type_, arguments)
         return self._emit(code, type_, (place, mask, zero(type_)), "", align)
 
@@ -336,7 +336,7 @@ class Builder:
     ) -> None:
         if mask is None:
             mask = integer(vector("i1", lanes_of(value.type)), 1)
-        arguments = [value.type, f"{place.type} align {align}", mask.type]
+        arguments = [value.type, place.type, "i32", mask.type]
         self._declare(masked_name(code, value.type, place.type), "void", arguments)
         self._instructions.append(Instruction(code, None, (value, place, mask), "", align))
 

@@ -121,17 +121,19 @@ def _call(_: str, result: Result, operands: Operands, flags: str, name: Any) -> 
     return f"  {result.ref} = call {before}{result.type} @{name}({arguments}){after}"
 
 
+# Masked loads and stores have their alignment as an argument, which LLVM 22 reads as well as its own form (an attribute
+# of the pointer), and before LLVM 22 there was nothing else.
 def _masked_load(code: str, result: Result, operands: Operands, _: str, align: Any) -> str:
     p, mask, otherwise = operands
     name = masked_name(code, result.type, p.type)
     rest = f"{mask.type} {mask.ref}, {otherwise.type} {otherwise.ref}"
-    return f"  {result.ref} = call {result.type} @{name}({p.type} align {align} {p.ref}, {rest})"
+    return f"  {result.ref} = call {result.type} @{name}({p.type} {p.ref}, i32 {align}, {rest})"
 
 
 def _masked_store(code: str, _: Result, operands: Operands, __: str, align: Any) -> str:
     v, p, mask = operands
     name = masked_name(code, v.type, p.type)
-    place = f"{p.type} align {align} {p.ref}"
+    place = f"{p.type} {p.ref}, i32 {align}"
     return f"  call void @{name}({v.type} {v.ref}, {place}, {mask.type} {mask.ref})"
 
 

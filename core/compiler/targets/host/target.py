@@ -14,6 +14,7 @@ import llvmlite.binding as llvm
 from ...codegen import llvm_ir
 from ...ir import verifier
 from ...ir.errors import internal
+from .. import llvm_library
 from ..image import Image
 from ..target import Compilation, Libraries
 from . import cpu, linker
@@ -105,7 +106,7 @@ def for_cpu(model: str = "host", onednn: bool = True, threads: int = USUAL_THREA
     ``onednn``: whether the runtime finds oneDNN where the program runs; there is one for x86-64 only. ``threads``: for
     how many work is cut.
 
-    Raises CompileError INVALID_ARGUMENT for an unknown name.
+    Raises CompileError INVALID_ARGUMENT for an unknown name, and FAILED_PRECONDITION for an LLVM that is too old.
     """
     _initialise()
     name, features = cpu.describe(model)
@@ -148,8 +149,7 @@ def _parse(text: str) -> Any:
 
 @functools.cache
 def _initialise() -> None:
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
+    llvm_library.initialise()
     # Loop strength reduction takes a fifth of the time of generating code and gains nothing here: kernels are written
     # with addresses hoisted as far as they go, and what is left fits x86's and Arm's addressing modes.
     llvm.set_option("", "-disable-lsr")

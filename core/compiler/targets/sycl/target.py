@@ -31,6 +31,7 @@ import llvmlite.binding as llvm
 from ...codegen import llvm_ir
 from ...ir import dtypes, hlo
 from ...ir.errors import CompileError, internal, invalid_argument, of_instruction
+from .. import llvm_library
 from ..child import result_of
 from ..image import Image
 from ..target import Libraries, Target
@@ -273,8 +274,7 @@ def _for_device(device: str, cpu: str, onednn: bool) -> SyclTarget:
 
 @functools.cache
 def _machine() -> Any:
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
+    llvm_library.initialise()
     return llvm.Target.from_triple(TRIPLE).create_target_machine(opt=2)
 
 
