@@ -10,28 +10,23 @@ import llvmlite.binding as llvm
 
 from ..ir.errors import CompileError
 
-# LLVM 20 came with llvmlite 0.45; numba, and whatever is built on it, asks for an llvmlite of its own time. An older
+# The first llvmlite with each LLVM. numba, and whatever is built on it, asks for an llvmlite of its own time. An older
 # LLVM does not know all that kernels are written with, and may end the process over it.
-OLDEST: Final = (20,)
-OLDEST_LLVMLITE: Final = "0.45"
+LLVMLITE: Final = {20: "0.45", 22: "0.48"}
 
 
 @functools.cache
-def initialise() -> None:
-    """Start LLVM's targets, once in a process.
+def initialise(needed_by: str = "tripont's compiler", oldest: int = 20) -> None:
+    """Start LLVM's targets.
 
-    Raises CompileError FAILED_PRECONDITION for an LLVM that is older than :data:`OLDEST`.
+    Raises CompileError FAILED_PRECONDITION for an LLVM before ``oldest`` (a key of :data:`LLVMLITE`).
     """
-    check_version(llvm.llvm_version_info)
-    llvm.initialize_all_targets()
-    llvm.initialize_all_asmprinters()
-
-
-def check_version(version: tuple[int, ...]) -> None:
-    """Raise CompileError FAILED_PRECONDITION for an LLVM of ``version`` if it is too old to be asked for anything."""
-    if version < OLDEST:
+    version = llvm.llvm_version_info
+    if version[0] < oldest:
         raise CompileError(
             "FAILED_PRECONDITION",
             f"llvmlite {llvmlite.__version__} at {llvmlite.__path__[0]} has LLVM {'.'.join(map(str, version))}, and "
-            f"tripont's compiler needs LLVM {OLDEST[0]} or newer: pip install 'llvmlite>={OLDEST_LLVMLITE}'",
+            f"{needed_by} needs LLVM {oldest} or newer: pip install 'llvmlite>={LLVMLITE[oldest]}'",
         )
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()

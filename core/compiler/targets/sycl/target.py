@@ -235,7 +235,8 @@ def _is_wide(i: hlo.Instruction) -> bool:
 def for_device(device: str = "", cpu: str = "host", onednn: bool = True) -> SyclTarget:
     """The target for a device described as ``kind[,aspect...]``: "cpu,fp16,fp64" (the default), "gpu", "gpu,fp64".
 
-    ``cpu``, ``onednn``: those of the host, see :func:`..host.for_cpu`. Raises CompileError INVALID_ARGUMENT.
+    ``cpu``, ``onednn``: those of the host, see :func:`..host.for_cpu`. Raises CompileError INVALID_ARGUMENT, and
+    FAILED_PRECONDITION for an LLVM that is too old.
     """
     return _for_device(device or "cpu,fp16,fp64", cpu, onednn)
 
@@ -250,6 +251,8 @@ def _for_device(device: str, cpu: str, onednn: bool) -> SyclTarget:
             f"unknown SYCL device {device!r}: expected one of {', '.join(KINDS)}, "
             f"followed by what it has of {', '.join(ASPECTS)}"
         )
+    # LLVM 20 makes no SPIR-V of classes of floating-point numbers and of conversions that saturate.
+    llvm_library.initialise("the target sycl", 22)
     host = for_cpu(cpu, onednn)
     is_cpu = kind == "cpu"
     text = "|".join([device, host.identity, str(llvm.llvm_version_info), llvmlite.__version__])
@@ -274,7 +277,6 @@ def _for_device(device: str, cpu: str, onednn: bool) -> SyclTarget:
 
 @functools.cache
 def _machine() -> Any:
-    llvm_library.initialise()
     return llvm.Target.from_triple(TRIPLE).create_target_machine(opt=2)
 
 

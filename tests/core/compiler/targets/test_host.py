@@ -196,10 +196,10 @@ def stores_of_one_lane(mask: str) -> str:
     define void @f(ptr %x, ptr %y) {{
       %v = load <16 x i32>, ptr %x, align 4
       %t = trunc <16 x i32> %v to <16 x i16>
-      call void @llvm.masked.store.v16i16.p0(<16 x i16> %t, ptr align 2 %y, <16 x i1> {mask})
+      call void @llvm.masked.store.v16i16.p0(<16 x i16> %t, ptr %y, i32 2, <16 x i1> {mask})
       ret void
     }}
-    declare void @llvm.masked.store.v16i16.p0(<16 x i16>, ptr, <16 x i1>)
+    declare void @llvm.masked.store.v16i16.p0(<16 x i16>, ptr, i32, <16 x i1>)
     """
 
 
