@@ -12,7 +12,7 @@ from torch_xla.experimental import plugins
 
 from tripont import helper_process, library_path
 
-from . import DEVICE_TYPE, in_place, last_process, lowerings, recording
+from . import DEVICE_TYPE, corrections, in_place, last_process, lowerings, recording
 
 
 class TripontPlugin(plugins.DevicePlugin):
@@ -73,6 +73,7 @@ def _install() -> None:
     recording.install()
     in_place.install()
     lowerings.install()
+    corrections.install()
 
 
 def register() -> None:

@@ -1,0 +1,134 @@
+"""Operations that torch_xla alone computes wrongly or refuses: values and gradients as on PyTorch's CPU."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional as F  # noqa: N812  # as PyTorch's users call it
+
+INFINITY = float("inf")
+# The functions are smooth enough for float32 to agree to a few ulps of the largest number, which is below 16.
+TOLERANCE = {"rtol": 1e-5, "atol": 1e-5}
+
+
+def square(x: torch.Tensor) -> torch.Tensor:
+    return x[0, :, :4, 0] @ x[1, :, :4, 0].T + 3 * torch.eye(4, device=x.device)
+
+
+CASES = {
+    "elu": lambda x: F.elu(x, 1.5),
+    "celu": lambda x: F.celu(x, 0.7),
+    "selu": F.selu,
+    "pixel_shuffle": lambda x: F.pixel_shuffle(x, 1).sum() * F.pixel_shuffle(x, 2),
+    "pixel_unshuffle": lambda x: F.pixel_unshuffle(x, 1).sum() * F.pixel_unshuffle(x, 3),
+    "amax": lambda x: x.amax() * x.amax(2, keepdim=True),
+    "amin": lambda x: torch.amin(x, keepdim=True) * torch.amin(x, (0, 3)),
+    "amax of a number": lambda x: x[0, 0, 0, 0].amax(0, True),
+    "clamp": lambda x: x[..., :1].clamp_max(x.detach()[0, 0]).clamp_min(-x.detach()[0, 0, 0]),
+    "logit": lambda x: x.sigmoid().mul(1.2).sub(0.1).logit(0.01),
+    "maximum norm": lambda x: (
+        x.norm(INFINITY) + x.norm(-INFINITY, 1).sum(1) + x.norm(INFINITY, (1, 2))
+    ),
+    "other norms": lambda x: x.norm() + x.norm(3, 1, True) + x.norm(1, dtype=torch.float64),
+    "normalize": lambda x: F.normalize(x, INFINITY),
+    "slogdet": lambda x: torch.linalg.slogdet(square(x))[1],
+    "logdet": lambda x: torch.logdet(square(x) @ square(x).T),
+}
+
+
+def values_and_gradients(function, device: str) -> list[torch.Tensor]:
+    torch.manual_seed(0)
+    x = (2 * torch.randn(2, 4, 6, 9)).to(device).requires_grad_()
+    result = function(x)
+    (
+        result * torch.arange(1, result.numel() + 1, device=device).reshape(result.shape) / 50
+    ).sum().backward()
+    return [result.detach().cpu(), x.grad.cpu()]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_values_and_gradients(name):
+    for got, want in zip(
+        *(values_and_gradients(CASES[name], d) for d in ("xla", "cpu")), strict=True
+    ):
+        torch.testing.assert_close(got, want, **TOLERANCE)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_both_gradients_of_a_smooth_loss(reduction):
+    torch.manual_seed(0)
+    numbers = torch.randn(2, 40)
+    found = []
+    for device in ("xla", "cpu"):
+        x, target = (t.to(device).requires_grad_() for t in numbers)
+        loss = F.smooth_l1_loss(x, target, reduction=reduction, beta=0.5)
+        (loss * loss).sum().backward()
+        found.append([t.cpu() for t in (loss.detach(), x.grad, target.grad)])
+    for got, want in zip(*found, strict=True):
+        torch.testing.assert_close(got, want, **TOLERANCE)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int32, torch.int64])
+def test_integers_are_shifted_with_their_sign(dtype):
+    x = torch.tensor([-128, -8, -1, 0, 7, 127], dtype=dtype)
+    for amount in (0, 1, 7):
+        assert torch.equal((x.to("xla") >> amount).cpu(), x >> amount)
+    amounts = torch.tensor([1, 2, 3, 4, 0, 6], dtype=dtype)
+    assert torch.equal((x.to("xla") >> amounts.to("xla")).cpu(), x >> amounts)
+    shifted, on_cpu = x.to("xla"), x.clone()
+    shifted >>= 2
+    on_cpu >>= 2
+    assert torch.equal(shifted.cpu(), on_cpu)
+
+
+def test_numbers_of_elements_are_integers():
+    x = torch.tensor([[0.0, 1.0, float("nan")], [0.0, 0.0, 2.0]])
+    for dim in (None, 1, (0, 1)):
+        got, want = (torch.count_nonzero(x.to(d), dim).cpu() for d in ("xla", "cpu"))
+        assert got.dtype == torch.int64
+        assert torch.equal(got, want)
+
+
+@pytest.mark.parametrize("kind", ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d"])
+@pytest.mark.parametrize("affine", [True, False])
+def test_gradients_through_a_batch_norm_that_is_evaluated(kind, affine):
+    """As in fine tuning with frozen statistics."""
+    torch.manual_seed(0)
+    norm = getattr(torch.nn, kind)(5, affine=affine)
+    norm.running_mean.uniform_(-1, 1)
+    norm.running_var.uniform_(0.5, 2)
+    norm.eval()
+    x = torch.randn(3, 5, *(4,) * int(kind[-2]))
+    found = []
+    for device in ("xla", "cpu"):
+        norm.zero_grad()
+        on_device = x.to(device).requires_grad_()
+        result = norm.to(device)(on_device)
+        (result**2).sum().backward()
+        gradients = [p.grad for p in (on_device, *norm.parameters())]
+        found.append([t.detach().cpu() for t in (result, *gradients, *norm.buffers())])
+    for got, want in zip(*found, strict=True):
+        torch.testing.assert_close(got, want, **TOLERANCE)
+
+
+@pytest.mark.parametrize("momentum", [0.1, None])
+def test_a_running_variance_is_that_of_a_sample(momentum):
+    torch.manual_seed(0)
+    batches = 3 * torch.randn(4, 6, 5) + 1
+    found = []
+    for device in ("xla", "cpu"):
+        norm = torch.nn.BatchNorm1d(5, momentum=momentum).to(device)
+        for batch in batches:
+            norm(batch.to(device))
+        found.append([t.cpu() for t in norm.buffers()])
+    for got, want in zip(*found, strict=True):
+        torch.testing.assert_close(got, want, **TOLERANCE)
+
+
+def test_an_evaluated_batch_norm_keeps_its_dtype():
+    norm = torch.nn.BatchNorm1d(5).to("xla").eval()
+    x = torch.randn(3, 5, dtype=torch.bfloat16).to("xla").requires_grad_()
+    result = norm(x)
+    assert result.dtype == torch.bfloat16
+    result.sum().backward()
+    assert x.grad.dtype == torch.bfloat16
