@@ -115,7 +115,7 @@ def _places(view: memoryview) -> Iterator[tuple[int, int, int, int, int]]:
         key = view[position]
         position += 1
         if key > 127:  # most keys and numbers are a byte
-            key, position = _read_varint(view, start)
+            key, position = read_varint(view, start)
         kind = key & 7
         if kind in (VARINT, BYTES):
             if position == length:
@@ -123,7 +123,7 @@ def _places(view: memoryview) -> Iterator[tuple[int, int, int, int, int]]:
             size = view[position]
             position += 1
             if size > 127:
-                size, position = _read_varint(view, position - 1)
+                size, position = read_varint(view, position - 1)
             if kind == VARINT:
                 yield key >> 3, kind, size, start, position
                 continue
@@ -152,7 +152,7 @@ def unpacked(field: Field) -> list[int]:
         return [field.value]
     numbers, position = [], 0
     while position < len(field.value):
-        number, position = _read_varint(field.value, position)
+        number, position = read_varint(field.value, position)
         numbers.append(number)
     return numbers
 
@@ -177,7 +177,7 @@ def values(
                 second = data[position]
                 position += 1
                 if second > 127:
-                    key, position = _read_varint(data, position - 2)
+                    key, position = read_varint(data, position - 2)
                 else:
                     key += (second << 7) - 128
             kind = key & 7
@@ -189,7 +189,7 @@ def values(
                     second = data[position]
                     position += 1
                     if second > 127:
-                        value, position = _read_varint(data, position - 2)
+                        value, position = read_varint(data, position - 2)
                     else:
                         value += (second << 7) - 128
                 if kind == BYTES:
@@ -234,8 +234,12 @@ def unpacked_numbers(value: Any) -> list[int]:
             number = value[position]
             position += 1
             if number > 127:
-                number, position = _read_varint(value, position - 1)
-                number = signed(number)
+                if position < length and value[position] < 128:  # two bytes: most ids
+                    number += (value[position] << 7) - 128
+                    position += 1
+                else:
+                    number, position = read_varint(value, position - 1)
+                    number = signed(number)
             numbers.append(number)
         return numbers
     if isinstance(value, int):
@@ -255,7 +259,8 @@ def float32_value(data: bytes) -> float:
     return float(struct.unpack("<f", data)[0])
 
 
-def _read_varint(view: memoryview | bytes, position: int) -> tuple[int, int]:
+def read_varint(view: memoryview | bytes, position: int) -> tuple[int, int]:
+    """The number at ``position`` and where it ends. Raises ValueError for one that does not end."""
     value = shift = 0
     while position < len(view) and shift < 70:
         byte = view[position]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 from ..formats.hlo_proto import TUPLE_TYPE, Field
-from ..formats.wire_format import each, unpacked_numbers, values
+from ..formats.wire_format import BYTES, VARINT, each, read_varint, unpacked_numbers, values, varint
 from ..ir import dtypes, hlo
 from ..ir.hlo import AnyShape, Computation, Instruction, Metadata, Shape, TupleShape
 from ..ir.registry import HLO_AS_THEY_STAND, HLO_READERS, load
@@ -85,9 +85,16 @@ _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_.\-]")
 Cached = TypeVar("Cached")
 
 
+# The fields of an instruction that are its own. Writers put the name first, and operands behind the number.
+_OWN: Final = frozenset((Field.NAME, Field.ID, Field.OPERAND_IDS))
+_NAME_KEY: Final = Field.NAME << 3 | BYTES
+_ID_KEY: Final = varint(Field.ID << 3 | VARINT)
+_OPERAND_IDS_KEY: Final = varint(Field.OPERAND_IDS << 3 | BYTES)
+
+
 class Given(NamedTuple):
-    """An instruction of the program: its fields by number, the shape of its result, and its operands, which are tuples
-    only for a reader that takes tuples.
+    """An instruction of the program: its fields by number without those of :data:`_OWN`, the shape of its result, and
+    its operands, which are tuples only for a reader that takes tuples.
     """
 
     fields: dict[int, Any]
@@ -116,6 +123,8 @@ class ModuleReader:
         self.unique_name = Names().unique
         self._shapes: dict[bytes, AnyShape] = {}
         self._metadata: dict[bytes, Metadata] = {}
+        self._forms: dict[tuple[bytes, bytes], _Form] = {}
+        self._views: dict[Any, int] = {}
         self._literals: dict[tuple[bytes, AnyShape], Array] = {}
         self._cached: dict[tuple[Any, bytes], Any] = {}
 
@@ -183,14 +192,56 @@ class ModuleReader:
             raise ValueError("a layout with tiles or memory spaces")
         return shape
 
-    def metadata(self, data: bytes, name: bytes) -> Metadata:
-        """What an OpMetadata says; without an operation's name that of the instruction, as jaxlib has it."""
+    def instruction(self, data: bytes) -> tuple[_Form, bytes, int, Any]:
+        """An instruction's form, name, number and :func:`.values` of its operands' numbers.
+
+        A program of thousands of instructions has a hundred forms, and reading fields is most of the work of reading
+        a program. So the bytes around name, number and operands are looked up before anything is read.
+        """
+        if data[0] == _NAME_KEY and data[1] < 128:
+            start = 2 + data[1]
+            end = data.find(_ID_KEY, start)
+            if end >= 0:
+                number, rest = read_varint(data, end + len(_ID_KEY))
+                operands = b""
+                if data.startswith(_OPERAND_IDS_KEY, rest):
+                    size, first = read_varint(data, rest + len(_OPERAND_IDS_KEY))
+                    rest = first + size
+                    operands = data[first:rest]
+                key = (data[start:end], data[rest:])
+                form = self._forms.get(key) or self._form_of(*key)
+                if form is not None:
+                    return form, data[2:start], number, operands
+        fields = values(data, repeated=_REPEATED)
+        name, number = fields.pop(Field.NAME), fields.pop(Field.ID, 0)
+        operands = fields.pop(Field.OPERAND_IDS, b"")
+        return _Form(self, fields), name, number, operands
+
+    def _form_of(self, before: bytes, behind: bytes) -> _Form | None:
+        """The form of an instruction with these bytes before its number and behind its operands; None if a field began
+        before them or goes on behind them, or if fields stand in another order.
+        """
+        try:
+            first, last = (values(part, repeated=_REPEATED) for part in (before, behind))
+        except ValueError:
+            return None
+        fields = first | last
+        if len(fields) < len(first) + len(last) or not _OWN.isdisjoint(fields):
+            return None
+        form = self._forms[(before, behind)] = _Form(self, fields)
+        return form
+
+    def view(self, opcode: bytes, shape: AnyShape, fields: dict[int, Any]) -> int:
+        """A number that forms have in common whose instructions on one operand are equal."""
+        key = (opcode, shape, fields.get(Field.DIMENSIONS), fields.get(Field.LITERAL))
+        return self._views.setdefault(key, len(self._views))
+
+    def metadata(self, data: bytes) -> Metadata:
+        """What an OpMetadata says."""
         metadata = self._metadata.get(data)
         if metadata is None:
             metadata = self._metadata[data] = _read_metadata(data)
-        if metadata.op_name:
-            return metadata
-        return Metadata(name.decode(), metadata.source_file, metadata.source_line)
+        return metadata
 
     def literal(self, data: bytes, shape: AnyShape) -> Array:
         """A constant of ``shape``: see :func:`.hlo_literals.literal`. Programs have few different small ones."""
@@ -243,6 +294,33 @@ def _aliases(data: bytes) -> tuple[tuple[int, int, bool], ...]:
     return tuple(sorted(found))
 
 
+class _Form:
+    """What instructions have in common that differ in name, number and operands at most.
+
+    ``name`` is the opcode's, of which ``reader`` reads instructions that do not stand in HLO as they stand here;
+    ``view``: see :meth:`ModuleReader.view`. Raises ValueError for a field with a meaning that is not known.
+    """
+
+    __slots__ = ("fields", "metadata", "name", "opcode", "reader", "shape", "view")
+
+    def __init__(self, module: ModuleReader, fields: dict[int, Any]) -> None:
+        self.fields = fields
+        self.opcode: bytes = fields[Field.OPCODE]
+        self.name = self.opcode.decode()
+        self.shape = module.shape(fields[Field.SHAPE])
+        self.metadata = module.metadata(fields.get(Field.METADATA, b""))
+        self.reader = HLO_READERS.get(self.name)
+        self.view = -1
+        known: frozenset[int] = frozenset()
+        if self.opcode == b"parameter":
+            known = _PARAMETER_FIELDS
+        elif self.reader is not None:
+            known = self.reader.fields
+        _check_fields(fields, known)
+        if self.opcode in _VIEWS:
+            self.view = module.view(self.opcode, self.shape, fields)
+
+
 class _ReadComputation:
     """What was read of a computation: a :class:`Computation` once somebody uses it."""
 
@@ -285,7 +363,6 @@ class ComputationReader(Emitter):
 
     def __init__(self, module: ModuleReader) -> None:
         self.module = module
-        self.shape = module.shape
         self.cached = module.cached
         self.instructions: list[Instruction] = []
         self._arrays: dict[int, Instruction] = {}
@@ -299,28 +376,28 @@ class ComputationReader(Emitter):
             raise ValueError("a field of a computation that is not known")
         parameters: dict[int, tuple[Instruction, ...]] = {}
         takes_tuples = False
-        shape_of, metadata_of = self.module.shape, self.module.metadata
         arrays, tuples = self._arrays, self._tuples
         for instruction in each(given[_INSTRUCTIONS]):
-            fields = values(instruction, repeated=_REPEATED)
-            number = fields.get(Field.ID, 0) & _LOCAL
+            form, name, number, ids = self.module.instruction(instruction)
+            number &= _LOCAL
             if number in arrays or number in tuples:
                 raise ValueError("two instructions of one number")
-            opcode = fields[Field.OPCODE]
-            shape = shape_of(fields[Field.SHAPE])
-            self.metadata = metadata_of(fields.get(Field.METADATA, b""), fields[Field.NAME])
-            if opcode == b"parameter":
-                _check_fields(fields, _PARAMETER_FIELDS)
-                index = fields.get(Field.PARAMETER_NUMBER, 0)
+            metadata = form.metadata
+            if not metadata.op_name:  # that of the instruction, as jaxlib has it
+                metadata = Metadata(name.decode(), metadata.source_file, metadata.source_line)
+            self.metadata = metadata
+            if form.opcode == b"parameter":
+                index = form.fields.get(Field.PARAMETER_NUMBER, 0)
                 if index in parameters:
                     raise ValueError("two parameters of one number")
+                shape = form.shape
                 parameters[index] = leaves = self._parameter(shape)
                 takes_tuples |= isinstance(shape, TupleShape)
                 value: Value = leaves if isinstance(shape, TupleShape) else leaves[0]
-            elif opcode in _VIEWS:
-                value = self._view(opcode, fields, shape)
+            elif form.view >= 0:
+                value = self._view(form, self._operands(ids))
             else:
-                value = self._instruction(opcode, fields, shape)
+                value = self._instruction(form, self._operands(ids))
             if isinstance(value, tuple):
                 tuples[number] = value
             else:
@@ -337,35 +414,21 @@ class ComputationReader(Emitter):
             given[_COMPUTATION_ID], flat, self.instructions, result, takes_tuples
         )
 
-    def _view(self, opcode: bytes, fields: dict[int, Any], shape: AnyShape) -> Value:
+    def _view(self, form: _Form, operands: list[Any]) -> Value:
         """A constant, broadcast or reshape: equal ones are one, of which PyTorch/XLA writes another for each use."""
-        ids = fields.get(Field.OPERAND_IDS)
-        operand = None
-        if ids is not None:
-            (operand,) = self._operands(ids)
-        key = (
-            *(opcode, shape, operand),
-            *(fields.get(Field.DIMENSIONS), fields.get(Field.LITERAL)),
-        )
+        key = (form.view, *operands)
         value = self._views.get(key)
         if value is None:
-            value = self._views[key] = self._instruction(opcode, fields, shape)
-        else:
-            _check_fields(fields, _VIEW_FIELDS)
+            value = self._views[key] = self._instruction(form, operands)
         return value
 
-    def _instruction(self, opcode: bytes, fields: dict[int, Any], shape: AnyShape) -> Value:
-        operands = self._operands(fields.get(Field.OPERAND_IDS, b""))
-        name = opcode.decode()
-        reader = HLO_READERS.get(name)
-        takes_tuples = reader is not None and reader.takes_tuples
-        if not takes_tuples and tuple in map(type, operands):
-            raise ValueError(f"{name} of tuples")
+    def _instruction(self, form: _Form, operands: list[Any]) -> Value:
+        reader, shape = form.reader, form.shape
+        if (reader is None or not reader.takes_tuples) and tuple in map(type, operands):
+            raise ValueError(f"{form.name} of tuples")
         if reader is None:
-            _check_fields(fields)
-            return self.emit(HLO_AS_THEY_STAND[name], shape, operands)
-        _check_fields(fields, reader.fields)
-        value: Value = reader.read(self, Given(fields, shape, operands))
+            return self.emit(HLO_AS_THEY_STAND[form.name], shape, operands)
+        value: Value = reader.read(self, Given(form.fields, shape, operands))
         found = _shape_of(value)
         if found is not shape and found != shape:
             raise ValueError("a result of another shape")
@@ -444,11 +507,10 @@ def _shape_of(value: Value) -> AnyShape:
 
 
 _VIEWS: Final = frozenset((b"constant", b"broadcast", b"reshape"))
-_VIEW_FIELDS: Final = frozenset((Field.DIMENSIONS, Field.LITERAL))
 _PARAMETER_FIELDS: Final = frozenset((Field.PARAMETER_NUMBER, Field.PARAMETER_REPLICATION))
 
 
-def _check_fields(fields: dict[int, Any], known: frozenset[int] = frozenset()) -> None:
+def _check_fields(fields: dict[int, Any], known: frozenset[int]) -> None:
     """Raise ValueError for a field with a meaning that is not known. An empty message means nothing."""
     if not _OF_INSTRUCTION.issuperset(fields):
         for number in fields.keys() - _OF_INSTRUCTION - known:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tripont.core.compiler.formats import wire_format
 from tripont.core.compiler.formats.wire_format import integer, integers, message, text
 from tripont.core.compiler.importer import hlo_reader, program, read_program
 from tripont.core.compiler.ir import verifier
@@ -252,3 +253,73 @@ def test_equal_views_are_read_once() -> None:
     module = hlo_reader.read_module(module_of(*parts, added, parameter=b""))
     assert module is not None
     assert [i.opcode for i in module.entry.instructions] == ["constant", "broadcast", "add"]
+
+
+# ----------------------------------------------------------------------------------------- forms of instructions
+
+
+def chain(length: int) -> bytes:
+    """Negations of one another, which differ in name, number and operand."""
+    parts = [text(2, "parameter") + message(3, VECTOR) + integer(35, 1000)]
+    for n in range(1001, 1000 + length):
+        parts.append(
+            text(2, "negate") + message(3, VECTOR) + integer(35, n) + integers(36, [n - 1])
+        )
+    last = text(2, "negate") + message(3, VECTOR) + integer(35, 2) + integers(36, [999 + length])
+    return module_of(*parts, last)
+
+
+def test_fields_are_read_once_for_instructions_of_one_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    def reads(length: int) -> int:
+        count = 0
+
+        def counted(*arguments: Any, **options: Any) -> dict[int, Any]:
+            nonlocal count
+            count += 1
+            return wire_format.values(*arguments, **options)
+
+        monkeypatch.setattr(hlo_reader, "values", counted)
+        module = hlo_reader.read_module(chain(length))
+        assert module is not None
+        assert len(module.entry.instructions) == 1 + length
+        return count
+
+    assert reads(100) == reads(10)
+
+
+def test_a_literal_that_looks_like_a_number_of_an_instruction() -> None:
+    """280 and the bytes of the field of an instruction's number are the same."""
+    literal = message(8, message(1, VECTOR) + integers(4, [280, 281]))
+    constant = text(2, "constant") + message(3, VECTOR) + literal + integer(35, 2)
+    module = hlo_reader.read_module(module_of(constant, parameter=b""))
+    assert module is not None
+    assert module.entry.root.attributes["literal"].tolist() == [280, 281]
+
+
+@pytest.mark.parametrize("name", ["a", "a" * 127, "a" * 128])
+def test_fields_in_another_order(name: str) -> None:
+    """Names behind numbers, names that are long, and operands one by one."""
+    number = integer(35, 3)
+    operands = integer(36, 1) + integer(36, 1)
+    add = number + operands + text(2, "add") + message(3, VECTOR)
+    last = text(2, "negate") + message(3, VECTOR) + integers(36, [3]) + integer(35, 2)
+    instructions = (text(1, "p") + PARAMETER, add + text(1, name), last + text(1, "last"))
+    named = b"".join(message(2, i) for i in instructions)
+    signature = message(1, VECTOR) + message(2, VECTOR)
+    computation = text(1, "main") + named + message(4, signature) + integer(5, 1) + integer(6, 2)
+    data = text(1, "m") + message(3, computation) + message(4, signature) + integer(6, 1)
+    module = hlo_reader.read_module(data)
+    assert module is not None
+    parameter, added, negated = module.entry.instructions
+    assert (added.opcode, added.operands) == ("add", (parameter, parameter))
+    assert negated.operands == (added,)
+    assert added.metadata is not None
+    assert added.metadata.op_name == name
+
+
+@pytest.mark.parametrize(
+    "twice", [text(1, "b"), integer(35, 2), text(2, "negate"), message(3, VECTOR)]
+)
+def test_a_field_that_stands_twice_is_left_to_jaxlib(twice: bytes) -> None:
+    for instruction in (NEGATE + twice, twice + NEGATE):
+        assert hlo_reader.read_module(module_of(PARAMETER, instruction)) is None
