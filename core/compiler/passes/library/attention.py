@@ -75,24 +75,31 @@ if TYPE_CHECKING:
 
 _MOST_LOOKED_AT: Final = 128  # instructions between the two products
 _MOST_ARRAYS: Final = 8  # that are read besides queries, keys and values
+# What may stand between the exponential and the product: see Match.find_division.
+_AROUND_WEIGHTS: Final = frozenset(
+    ("copy", "reshape", "transpose", "convert", "multiply", "divide", "select")
+)
 
 
 def fuse_attention(
     computation: Computation, target: Target, fusions: dict[Hashable, Computation], exact: bool
 ) -> Computation:
     """``computation`` with attention as fusions. ``exact``: small floats are rounded after each operation."""
-    if not target.packs_products or not any(
-        i.opcode == "exponential" for i in computation.instructions
-    ):
+    if not target.packs_products:
+        return computation
+    candidates = possible_weights(computation)
+    if not candidates:
         return computation
     users = computation.users()
     results = {*computation.results, computation.root}
     replaced: dict[Instruction, Instruction] = {}
     taken: set[Instruction] = set()  # products that a fusion of gradients has
     for dot in computation.instructions:
-        if dot.opcode != "dot" or dot in taken:
+        if dot.opcode != "dot" or dot in taken or candidates.isdisjoint(dot.operands):
             continue
         for side in (0, 1):
+            if dot.operands[side] not in candidates:
+                continue
             try:
                 found = Match(dot, side, users, results, target, exact)
                 if found.exits:
@@ -116,6 +123,19 @@ def fuse_attention(
             except UnfitError:
                 continue
     return rewrite.substitute(computation, replaced)
+
+
+def possible_weights(computation: Computation) -> set[Instruction]:
+    """The instructions that may be weights, so that products of others need no :class:`Match`: exponentials, and what
+    is made of those by operations that stand between them and a product.
+    """
+    found: set[Instruction] = set()
+    for i in computation.instructions:
+        if i.opcode == "exponential" or (
+            i.opcode in _AROUND_WEIGHTS and not found.isdisjoint(i.operands)
+        ):
+            found.add(i)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
