@@ -4,12 +4,13 @@ through them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
+from ..fusion.fused import computation_key
 from ..ir.dtypes import F32
-from ..ir.hlo import Instruction, Module, Shape, TupleShape, broadcast, constant
+from ..ir.hlo import Computation, Instruction, Module, Shape, TupleShape, broadcast, constant
 from ..ir.moves import sum_over
 from ..ir.patterns import body_on_arrays, convert, splat
 from ..ir.registry import OPS
@@ -17,10 +18,24 @@ from .rewrite import sweep_module
 
 
 def decompose(module: Module) -> Module:
-    """Batch normalisation and ``map`` become elementwise operations and reductions."""
+    """Batch normalisation and ``map`` become elementwise operations and reductions, whose equal bodies are one."""
     if not any(OPS[i.opcode].expand for c in module.computations() for i in c.instructions):
         return module
-    return sweep_module(module, _rule)
+    bodies: dict[Hashable, Computation] = {}
+
+    def rule(i: Instruction) -> Instruction | None:
+        if i.opcode == "get-tuple-element":
+            return element_of_tuple(i)
+        expand = OPS[i.opcode].expand
+        if expand is not None:
+            return expand(i)
+        if i.opcode != "reduce":
+            return None
+        (body,) = i.called
+        shared = bodies.setdefault(computation_key(body), body)
+        return None if shared is body else i.on(i.operands, (shared,))
+
+    return sweep_module(module, rule)
 
 
 def remove_barriers(module: Module) -> Module:
@@ -40,13 +55,6 @@ def remove_barriers(module: Module) -> Module:
     ):
         return module
     return sweep_module(module, rule)
-
-
-def _rule(instruction: Instruction) -> Instruction | None:
-    if instruction.opcode == "get-tuple-element":
-        return element_of_tuple(instruction)
-    expand = OPS[instruction.opcode].expand
-    return expand(instruction) if expand is not None else None
 
 
 def _op(opcode: str, *operands: Instruction) -> Instruction:

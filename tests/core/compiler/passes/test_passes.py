@@ -211,6 +211,20 @@ def test_batch_norm() -> None:
     np.testing.assert_allclose(out, expected, atol=1e-5)
 
 
+def test_sums_of_batch_norms_have_one_body() -> None:
+    x, scale, offset = parameter(0, 4, 3), parameter(1, 3), parameter(2, 3)
+    shape = TupleShape((x.shape, scale.shape, scale.shape))
+    attributes = {"epsilon": 1e-3, "feature_index": 1}
+    inner: Instruction = x
+    for _ in range(5):
+        norm = Instruction("batch-norm-training", shape, [inner, scale, offset], attributes)
+        inner = hlo.get_tuple_element(norm, 0)
+    after = check(decompose, module([x, scale, offset], inner), 1e-5)
+    sums = [i for i in after.entry.instructions if i.opcode == "reduce"]
+    assert len(sums) == 10
+    assert len({i.called for i in sums}) == 1
+
+
 def test_map_becomes_array_operations() -> None:
     a, b = parameter(0), parameter(1)
     scalar = Computation.from_root("scalar", [a, b], op("add", op("multiply", a, b), number(1)))
