@@ -78,7 +78,7 @@ def of_record(field: int, record: Record) -> AttributeReader:
 
 
 def _constant(block: ComputationReader, given: Given) -> Value:
-    array = block.module.literal(given.fields[Field.LITERAL], given.shape)
+    array = block.literal(given.fields[Field.LITERAL], given.shape)
     return block.constant(array, given.shape)
 
 

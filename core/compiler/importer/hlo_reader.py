@@ -12,17 +12,17 @@ of arrays.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
 
-from ..formats.hlo_proto import TUPLE_TYPE, Field
-from ..formats.wire_format import BYTES, VARINT, each, read_varint, unpacked_numbers, values, varint
+from ..formats.hlo_proto import Field
+from ..formats.wire_format import each, unpacked_numbers, values
 from ..ir import dtypes, hlo
 from ..ir.hlo import AnyShape, Computation, Instruction, Metadata, Shape, TupleShape
-from ..ir.registry import HLO_AS_THEY_STAND, HLO_READERS, load
-from . import bodies, places
+from ..ir.registry import HLO_AS_THEY_STAND, load
+from . import bodies, hlo_forms
 from .emitting import Emitter, Names
-from .hlo_literals import Array, literal
+from .hlo_forms import Form
 
 #: What an id stands for: an array, or a tuple of arrays.
 Value = Instruction | tuple[Instruction, ...]
@@ -48,53 +48,14 @@ _ROOT_ID: Final = 6
 _OF_COMPUTATION: Final = frozenset((1, _INSTRUCTIONS, 4, _COMPUTATION_ID, _ROOT_ID))
 # The bits of an instruction's number that name it in its computation; operands may lack the others.
 _LOCAL: Final = (1 << 32) - 1
-# Of HloInstructionProto, those of all instructions; those that must be empty.
-_OF_INSTRUCTION: Final = frozenset(
-    (
-        *(Field.NAME, Field.OPCODE, Field.SHAPE, Field.METADATA, Field.ID, Field.OPERAND_IDS),
-        *(Field.BACKEND_CONFIG, Field.FRONTEND_ATTRIBUTES, Field.STATISTICS),
-    )
-)
-_REPEATED: Final = frozenset(
-    (
-        *(
-            Field.OPERAND_IDS,
-            Field.CALLED_COMPUTATION_IDS,
-            Field.DIMENSIONS,
-            Field.SLICE_DIMENSIONS,
-        ),
-        *(Field.DYNAMIC_SLICE_SIZES, Field.GATHER_SLICE_SIZES, Field.FFT_LENGTH),
-    )
-)
-# Of ShapeProto and LayoutProto: the minor-to-major order, the bits of an element, and how the end is padded.
-_OF_SHAPE: Final = frozenset((2, 3, 4, 5, 6))
-_OF_LAYOUT: Final = frozenset((1, 7, 16))
-# Of OpMetadata: type, name, file, line, and further numbers of the place.
-_OF_METADATA: Final = frozenset((1, 2, 3, 4, 17, 18, 19))
-
 # What reading something else than a program that is understood raises.
 _REFUSED: Final = (ValueError, LookupError, TypeError, AttributeError, OverflowError)
-# Numbers of element types from here on are ours (core/schema/element_types.py).
-_OURS: Final = 200
-# Bytes of a literal that is kept, for others like it.
-_SMALL: Final = 64
-# The most bytes of an array: far above every machine's memory.
-_LARGEST: Final = 1 << 60
 _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_.\-]")
-
-Cached = TypeVar("Cached")
-
-
-# The fields of an instruction that are its own. Writers put the name first, and operands behind the number.
-_OWN: Final = frozenset((Field.NAME, Field.ID, Field.OPERAND_IDS))
-_NAME_KEY: Final = Field.NAME << 3 | BYTES
-_ID_KEY: Final = varint(Field.ID << 3 | VARINT)
-_OPERAND_IDS_KEY: Final = varint(Field.OPERAND_IDS << 3 | BYTES)
 
 
 class Given(NamedTuple):
-    """An instruction of the program: its fields by number without those of :data:`_OWN`, the shape of its result, and
-    its operands, which are tuples only for a reader that takes tuples.
+    """An instruction of the program: its fields by number without those of :data:`.hlo_forms.OWN`, the shape of its
+    result, and its operands, which are tuples only for a reader that takes tuples.
     """
 
     fields: dict[int, Any]
@@ -121,12 +82,8 @@ class ModuleReader:
         self.computations: dict[int, _ReadComputation] = {}
         self.shared_bodies: dict[Any, Computation] = {}
         self.unique_name = Names().unique
-        self._shapes: dict[bytes, AnyShape] = {}
-        self._metadata: dict[bytes, Metadata] = {}
-        self._forms: dict[tuple[bytes, bytes], _Form] = {}
-        self._views: dict[Any, int] = {}
-        self._literals: dict[tuple[bytes, AnyShape], Array] = {}
-        self._cached: dict[tuple[Any, bytes], Any] = {}
+        self.forms = hlo_forms.kept()
+        self.shape = self.forms.shape
 
     def read(self) -> hlo.Module:
         given = self._given
@@ -166,108 +123,6 @@ class ModuleReader:
             read.computation = read.make(self.unique_name(base))
         return read.computation
 
-    def shape(self, data: bytes) -> AnyShape:
-        """The shape that a ShapeProto says, whose layout has no meaning for a program."""
-        shape = self._shapes.get(data)
-        if shape is None:
-            shape = self._shapes[data] = self._read_shape(data)
-        return shape
-
-    def _read_shape(self, data: bytes, in_tuple: bool = False) -> AnyShape:
-        given = values(data, repeated=frozenset((3, 4, 6)))
-        if not given.keys() <= _OF_SHAPE or any(unpacked_numbers(given.get(6, b""))):
-            raise ValueError("a shape that is not that of a static array")
-        if given[2] == TUPLE_TYPE:
-            if in_tuple:
-                raise ValueError("a tuple in a tuple")
-            elements = (self._read_shape(e, in_tuple=True) for e in each(given.get(4, [])))
-            return TupleShape(tuple(elements))  # type: ignore[arg-type]
-        dtype = dtypes.from_code(given[2])
-        dims = tuple(unpacked_numbers(given.get(3, b"")))
-        shape = Shape(dtype, dims)
-        if any(d < 0 for d in dims) or shape.bytes > _LARGEST or given[2] >= _OURS:
-            raise ValueError("a shape that HLO does not have")
-        layout = given.get(5, b"")
-        if layout and not values(layout, repeated=frozenset((1,))).keys() <= _OF_LAYOUT:
-            raise ValueError("a layout with tiles or memory spaces")
-        return shape
-
-    def instruction(self, data: bytes) -> tuple[_Form, bytes, int, Any]:
-        """An instruction's form, name, number and :func:`.values` of its operands' numbers.
-
-        A program of thousands of instructions has a hundred forms, and reading fields is most of the work of reading
-        a program. So the bytes around name, number and operands are looked up before anything is read.
-        """
-        if data[0] == _NAME_KEY and data[1] < 128:
-            start = 2 + data[1]
-            end = data.find(_ID_KEY, start)
-            if end >= 0:
-                number, rest = read_varint(data, end + len(_ID_KEY))
-                operands = b""
-                if data.startswith(_OPERAND_IDS_KEY, rest):
-                    size, first = read_varint(data, rest + len(_OPERAND_IDS_KEY))
-                    rest = first + size
-                    operands = data[first:rest]
-                key = (data[start:end], data[rest:])
-                form = self._forms.get(key) or self._form_of(*key)
-                if form is not None:
-                    return form, data[2:start], number, operands
-        fields = values(data, repeated=_REPEATED)
-        name, number = fields.pop(Field.NAME), fields.pop(Field.ID, 0)
-        operands = fields.pop(Field.OPERAND_IDS, b"")
-        return _Form(self, fields), name, number, operands
-
-    def _form_of(self, before: bytes, behind: bytes) -> _Form | None:
-        """The form of an instruction with these bytes before its number and behind its operands; None if a field began
-        before them or goes on behind them, or if fields stand in another order.
-        """
-        try:
-            first, last = (values(part, repeated=_REPEATED) for part in (before, behind))
-        except ValueError:
-            return None
-        fields = first | last
-        if len(fields) < len(first) + len(last) or not _OWN.isdisjoint(fields):
-            return None
-        form = self._forms[(before, behind)] = _Form(self, fields)
-        return form
-
-    def view(self, opcode: bytes, shape: AnyShape, fields: dict[int, Any]) -> int:
-        """A number that forms have in common whose instructions on one operand are equal."""
-        key = (opcode, shape, fields.get(Field.DIMENSIONS), fields.get(Field.LITERAL))
-        return self._views.setdefault(key, len(self._views))
-
-    def metadata(self, data: bytes) -> Metadata:
-        """What an OpMetadata says."""
-        metadata = self._metadata.get(data)
-        if metadata is None:
-            metadata = self._metadata[data] = _read_metadata(data)
-        return metadata
-
-    def literal(self, data: bytes, shape: AnyShape) -> Array:
-        """A constant of ``shape``: see :func:`.hlo_literals.literal`. Programs have few different small ones."""
-        if len(data) > _SMALL:
-            return literal(data, shape, self.shape)
-        found = self._literals.get((data, shape))
-        if found is None:
-            found = self._literals[(data, shape)] = literal(data, shape, self.shape)
-        return found
-
-    def cached(self, read: Callable[[bytes], Cached], data: bytes) -> Cached:
-        """``read(data)``, computed once."""
-        key = (read, data)
-        value = self._cached.get(key)
-        if value is None:
-            value = self._cached[key] = read(data)
-        return value
-
-
-def _read_metadata(data: bytes) -> Metadata:
-    given = values(data)
-    if not given.keys() <= _OF_METADATA:
-        raise ValueError("metadata that are elsewhere")
-    file = given.get(3, b"").decode()
-    return Metadata(given.get(2, b"").decode(), *places.of_line(file, given.get(4, 0)))
-
 
 def _module_name(name: str) -> str:
     """The name as XLA would have it, in which TensorFlow's begin with ``a_inference``."""
@@ -292,33 +147,6 @@ def _aliases(data: bytes) -> tuple[tuple[int, int, bool], ...]:
             continue  # inside a nested tuple: we have none
         found.append((output[0] if output else 0, given.get(2, 0), given.get(4, 0) == 2))
     return tuple(sorted(found))
-
-
-class _Form:
-    """What instructions have in common that differ in name, number and operands at most.
-
-    ``name`` is the opcode's, of which ``reader`` reads instructions that do not stand in HLO as they stand here;
-    ``view``: see :meth:`ModuleReader.view`. Raises ValueError for a field with a meaning that is not known.
-    """
-
-    __slots__ = ("fields", "metadata", "name", "opcode", "reader", "shape", "view")
-
-    def __init__(self, module: ModuleReader, fields: dict[int, Any]) -> None:
-        self.fields = fields
-        self.opcode: bytes = fields[Field.OPCODE]
-        self.name = self.opcode.decode()
-        self.shape = module.shape(fields[Field.SHAPE])
-        self.metadata = module.metadata(fields.get(Field.METADATA, b""))
-        self.reader = HLO_READERS.get(self.name)
-        self.view = -1
-        known: frozenset[int] = frozenset()
-        if self.opcode == b"parameter":
-            known = _PARAMETER_FIELDS
-        elif self.reader is not None:
-            known = self.reader.fields
-        _check_fields(fields, known)
-        if self.opcode in _VIEWS:
-            self.view = module.view(self.opcode, self.shape, fields)
 
 
 class _ReadComputation:
@@ -363,7 +191,8 @@ class ComputationReader(Emitter):
 
     def __init__(self, module: ModuleReader) -> None:
         self.module = module
-        self.cached = module.cached
+        self.literal = module.forms.literal
+        self.cached = module.forms.cached
         self.instructions: list[Instruction] = []
         self._arrays: dict[int, Instruction] = {}
         self._tuples: dict[int, tuple[Instruction, ...]] = {}
@@ -377,8 +206,9 @@ class ComputationReader(Emitter):
         parameters: dict[int, tuple[Instruction, ...]] = {}
         takes_tuples = False
         arrays, tuples = self._arrays, self._tuples
+        read_form = self.module.forms.instruction
         for instruction in each(given[_INSTRUCTIONS]):
-            form, name, number, ids = self.module.instruction(instruction)
+            form, name, number, ids = read_form(instruction)
             number &= _LOCAL
             if number in arrays or number in tuples:
                 raise ValueError("two instructions of one number")
@@ -414,7 +244,7 @@ class ComputationReader(Emitter):
             given[_COMPUTATION_ID], flat, self.instructions, result, takes_tuples
         )
 
-    def _view(self, form: _Form, operands: list[Any]) -> Value:
+    def _view(self, form: Form, operands: list[Any]) -> Value:
         """A constant, broadcast or reshape: equal ones are one, of which PyTorch/XLA writes another for each use."""
         key = (form.view, *operands)
         value = self._views.get(key)
@@ -422,7 +252,7 @@ class ComputationReader(Emitter):
             value = self._views[key] = self._instruction(form, operands)
         return value
 
-    def _instruction(self, form: _Form, operands: list[Any]) -> Value:
+    def _instruction(self, form: Form, operands: list[Any]) -> Value:
         reader, shape = form.reader, form.shape
         if (reader is None or not reader.takes_tuples) and tuple in map(type, operands):
             raise ValueError(f"{form.name} of tuples")
@@ -504,18 +334,3 @@ def _shape_of(value: Value) -> AnyShape:
     if isinstance(value, tuple):
         return TupleShape(tuple(v.shape for v in value))  # type: ignore[misc]
     return value.shape
-
-
-_VIEWS: Final = frozenset((b"constant", b"broadcast", b"reshape"))
-_PARAMETER_FIELDS: Final = frozenset((Field.PARAMETER_NUMBER, Field.PARAMETER_REPLICATION))
-
-
-def _check_fields(fields: dict[int, Any], known: frozenset[int]) -> None:
-    """Raise ValueError for a field with a meaning that is not known. An empty message means nothing."""
-    if not _OF_INSTRUCTION.issuperset(fields):
-        for number in fields.keys() - _OF_INSTRUCTION - known:
-            if fields[number] != b"":
-                raise ValueError(f"the field {number} of {fields[Field.OPCODE]!r}")
-    get = fields.get
-    if get(Field.BACKEND_CONFIG) or get(Field.FRONTEND_ATTRIBUTES) or get(Field.STATISTICS):
-        raise ValueError(f"attributes of {fields[Field.OPCODE]!r}")

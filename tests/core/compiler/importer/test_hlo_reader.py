@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from tripont.core.compiler.formats import wire_format
 from tripont.core.compiler.formats.wire_format import integer, integers, message, text
-from tripont.core.compiler.importer import hlo_reader, program, read_program
+from tripont.core.compiler.importer import hlo_forms, hlo_reader, program, read_program
 from tripont.core.compiler.ir import verifier
 from tripont.core.compiler.ir.errors import CompileError
 from tripont.core.compiler.ir.hlo import Computation, Module, topological_order
@@ -278,13 +278,35 @@ def test_fields_are_read_once_for_instructions_of_one_form(monkeypatch: pytest.M
             count += 1
             return wire_format.values(*arguments, **options)
 
-        monkeypatch.setattr(hlo_reader, "values", counted)
+        hlo_forms.clear()
+        for reader in (hlo_reader, hlo_forms):
+            monkeypatch.setattr(reader, "values", counted)
         module = hlo_reader.read_module(chain(length))
         assert module is not None
         assert len(module.entry.instructions) == 1 + length
         return count
 
     assert reads(100) == reads(10)
+
+
+def test_forms_are_kept_up_to_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    hlo_forms.clear()
+    kept = hlo_forms.kept()
+    hlo_reader.read_module(chain(10))
+    size = kept.size
+    assert size > 0
+    hlo_reader.read_module(chain(20))
+    assert hlo_forms.kept() is kept
+    assert kept.size == size
+    large = shape(4, 2000)
+    literal = message(8, message(1, large) + integers(4, range(2000)))
+    constant = text(2, "constant") + message(3, large) + literal + integer(35, 2)
+    module = hlo_reader.read_module(module_of(constant, parameter=b"", result=large))
+    assert module is not None
+    assert kept.size < size + 4000
+    monkeypatch.setattr(hlo_forms, "LIMIT", size)
+    assert hlo_forms.kept() is not kept
+    assert hlo_forms.kept().size == 0
 
 
 def test_a_literal_that_looks_like_a_number_of_an_instruction() -> None:
