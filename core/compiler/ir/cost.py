@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from tripont.core.schema.artifact import Costs
 
-from .hlo import Computation, Instruction, Module, Shape
+from .hlo import Instruction, Module, Shape
 from .registry import OPS
 from .trip_counts import known_trip_count
 
@@ -20,10 +20,15 @@ def of_module(module: Module) -> Costs:
     factor = {module.entry: 1.0}
     for computation in reversed(module.computations()):
         times = factor.get(computation, 1.0)
+        sizes: dict[Instruction, int] = {}
         for instruction in computation.instructions:
             for callee in instruction.called:
                 factor[callee] = factor.get(callee, 0.0) + times * _runs(instruction)
-            _add(costs, instruction, times)
+            size = sizes[instruction] = result_bytes(instruction)
+            if OPS[instruction.opcode].counted:
+                size += sum([sizes[o] for o in instruction.operands])
+                costs.bytes_accessed += times * size
+                _add_arithmetic(costs, instruction, times)
     return costs
 
 
@@ -55,18 +60,18 @@ def elements_of_operands(instruction: Instruction) -> float:
     return float(sum(s.elements for s in array_shapes(instruction.operands)))
 
 
-def _add(costs: Costs, instruction: Instruction, times: float) -> None:
+def result_bytes(instruction: Instruction) -> int:
+    """The bytes of all results that are arrays."""
+    shape = instruction.shape
+    if isinstance(shape, Shape):  # nearly always
+        return shape.bytes
+    return sum([s.bytes for s in instruction.result_shapes if isinstance(s, Shape)])
+
+
+def _add_arithmetic(costs: Costs, instruction: Instruction, times: float) -> None:
     op = OPS[instruction.opcode]
     if not op.counted:
         return
-    total = 0
-    for value in (instruction, *instruction.operands):
-        shape = value.shape
-        if isinstance(shape, Shape):  # nearly always
-            total += shape.bytes
-        else:
-            total += sum([s.bytes for s in value.result_shapes if isinstance(s, Shape)])
-    costs.bytes_accessed += times * total
     if op.transcendental:
         costs.transcendentals += times * result_elements(instruction)
     elif op.flops is not None:
@@ -75,18 +80,11 @@ def _add(costs: Costs, instruction: Instruction, times: float) -> None:
         costs.flops += times * result_elements(instruction)
 
 
-def of_computation(computation: Computation) -> Costs:
-    """As :func:`of_module`, for one computation alone."""
+def arithmetic(instructions: Iterable[Instruction]) -> Costs:
+    """Arithmetic of one run of each of ``instructions``."""
     costs = Costs()
-    for instruction in computation.instructions:
-        _add(costs, instruction, 1.0)
-    return costs
-
-
-def of_instruction(instruction: Instruction) -> Costs:
-    """As :func:`of_module`, for one instruction alone."""
-    costs = Costs()
-    _add(costs, instruction, 1.0)
+    for instruction in instructions:
+        _add_arithmetic(costs, instruction, 1.0)
     return costs
 
 
@@ -95,11 +93,11 @@ def of_operation(instruction: Instruction) -> Costs | None:
     if instruction.opcode == "fusion":
         if instruction.attributes["kind"] == "while":
             return of_module(Module("", instruction.called[0]))
-        return of_computation(instruction.called[0])
+        return arithmetic(instruction.called[0].instructions)
     if OPS[instruction.opcode].runs_thunks or instruction.opcode == "custom-call":
         return None
     if instruction.opcode != "library-call":
-        return of_instruction(instruction)
+        return arithmetic([instruction])
     return of_library_call(instruction)
 
 
