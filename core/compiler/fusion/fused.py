@@ -106,7 +106,13 @@ def attributes_key(instruction: Instruction) -> Hashable:
 
 
 def computation_key(computation: Computation) -> Hashable:
-    """Hashable, equal for computations that do the same."""
+    """Hashable, equal for computations that do the same; made once for each."""
+    if computation.key is None:
+        computation.key = _key_of(computation)
+    return computation.key
+
+
+def _key_of(computation: Computation) -> Hashable:
     numbers: dict[Instruction, int] = {}
     parts: list[Hashable] = []
     for instruction in computation.instructions:

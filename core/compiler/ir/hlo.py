@@ -21,7 +21,7 @@ Rules that make passes small:
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -312,7 +312,7 @@ class Instruction:
 class Computation:
     """Parameters, instructions in dependency order (parameters included), and the instruction that is the result."""
 
-    __slots__ = ("_callees", "instructions", "name", "parameters", "root")
+    __slots__ = ("_callees", "instructions", "key", "name", "parameters", "root")
 
     def __init__(
         self,
@@ -326,6 +326,7 @@ class Computation:
         self.instructions = tuple(instructions)
         self.root = root
         self._callees: tuple[Computation, ...] | None = None
+        self.key: Hashable | None = None  # see fusion/fused.py: computation_key
 
     @property
     def callees(self) -> tuple[Computation, ...]:

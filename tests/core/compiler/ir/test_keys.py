@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import enum
 from collections import namedtuple
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
+from tripont.core.compiler.fusion import fused
 from tripont.core.compiler.fusion.fused import attributes_key
 from tripont.core.compiler.ir import hlo, keys
 from tripont.core.compiler.ir.dtypes import F32, S32
 from tripont.core.compiler.ir.errors import CompileError
+from tripont.core.compiler.ir.moves import sum_over
 from tripont.core.compiler.passes.common_subexpressions import eliminate_common_subexpressions
 
 LONG = np.zeros(2000, np.float32)
@@ -102,3 +105,17 @@ def test_common_subexpressions_are_the_same_to_the_bit(a: Any, b: Any) -> None:
     assert [i.attributes["x"] for i in after.root.operands] == [a, b, a]
     assert len(after.instructions) == 4
     assert after.root.operands[0] is after.root.operands[2]
+
+
+def test_the_key_of_a_computation_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[hlo.Computation] = []
+    key_of = fused._key_of
+
+    def counted(computation: hlo.Computation) -> Hashable:
+        made.append(computation)
+        return key_of(computation)
+
+    monkeypatch.setattr(fused, "_key_of", counted)
+    total = sum_over(hlo.parameter(0, hlo.Shape(F32, (8, 4))), [0])
+    assert attributes_key(total) == attributes_key(total) is not None
+    assert made == list(total.called)
