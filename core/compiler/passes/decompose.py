@@ -14,11 +14,16 @@ from ..ir.hlo import Computation, Instruction, Module, Shape, TupleShape, broadc
 from ..ir.moves import sum_over
 from ..ir.patterns import body_on_arrays, convert, splat
 from ..ir.registry import OPS
+from . import extrema
 from .rewrite import sweep_module
 
 
 def decompose(module: Module) -> Module:
-    """Batch normalisation and ``map`` become elementwise operations and reductions, whose equal bodies are one."""
+    """Batch normalisation and ``map`` become elementwise operations and reductions, whose equal bodies are one.
+
+    Bodies that :mod:`.extrema` would change are changed at once: everything behind a reduction is made anew for that,
+    and here it mostly is anyway.
+    """
     if not any(OPS[i.opcode].expand for c in module.computations() for i in c.instructions):
         return module
     bodies: dict[Hashable, Computation] = {}
@@ -32,7 +37,10 @@ def decompose(module: Module) -> Module:
         if i.opcode != "reduce":
             return None
         (body,) = i.called
-        shared = bodies.setdefault(computation_key(body), body)
+        key = computation_key(body)
+        shared = bodies.get(key)
+        if shared is None:
+            shared = bodies[key] = extrema.ordered(body) or body
         return None if shared is body else i.on(i.operands, (shared,))
 
     return sweep_module(module, rule)

@@ -19,13 +19,13 @@ def order_extrema(module: Module) -> Module:
         for i in c.instructions
         if i.opcode in ("reduce", "reduce-window") and len(i.operands) == 4
     }
-    found = {body: better for body in bodies if (better := _ordered(body)) is not None}
+    found = {body: better for body in bodies if (better := ordered(body)) is not None}
     if not found:
         return module
     return map_computations(module, lambda computation: found.get(computation, computation))
 
 
-def _ordered(body: Computation) -> Computation | None:
+def ordered(body: Computation) -> Computation | None:
     """The body with the rule for two NaNs; None for any other body."""
     root = body.root
     if len(body.parameters) != 4 or root.opcode != "tuple" or len(root.operands) != 2:

@@ -15,6 +15,7 @@ from tripont.core.compiler.passes.common_subexpressions import (
 )
 from tripont.core.compiler.passes.dead_code import eliminate_dead_code
 from tripont.core.compiler.passes.decompose import decompose, remove_barriers
+from tripont.core.compiler.passes.extrema import order_extrema
 from tripont.core.compiler.passes.inline import inline_calls, unshare_control_flow
 from tripont.core.compiler.passes.split_reductions import split_reductions
 from tripont.core.compiler.reference.evaluate import evaluate
@@ -223,6 +224,35 @@ def test_sums_of_batch_norms_have_one_body() -> None:
     sums = [i for i in after.entry.instructions if i.opcode == "reduce"]
     assert len(sums) == 10
     assert len({i.called for i in sums}) == 1
+
+
+def test_decompose_leaves_no_extrema_to_order() -> None:
+    """A position of the largest number beside a batch normalisation: everything is made anew once."""
+    a, b = parameter(0), parameter(2)
+    i, j = parameter(1, dtype=S32), parameter(3, dtype=S32)
+    taken = compare(a, b, "GE")
+    place = op("select", taken, i, j, dtype=S32)
+    place = op("select", compare(a, b, "EQ"), op("minimum", i, j), place, dtype=S32)
+    pair = TupleShape((a.shape, i.shape))
+    largest = Instruction("tuple", pair, (op("select", taken, a, b, dtype=a.dtype), place))
+    body = Computation.from_root("argmax", [a, i, b, j], largest)
+    x, scale, offset = parameter(0, 4, 3), parameter(1, 3), parameter(2, 3)
+    shape = TupleShape((x.shape, scale.shape, scale.shape))
+    attributes = {"epsilon": 1e-3, "feature_index": 1}
+    norm = Instruction("batch-norm-training", shape, [x, scale, offset], attributes)
+    y = hlo.get_tuple_element(norm, 0)
+    places = op("iota", dims=(4, 3), dtype=S32, dimension=0)
+    inputs = (y, places, number(-np.inf), number(0, dtype=S32))
+    position = Instruction(
+        "reduce",
+        TupleShape((scale.shape, hlo.Shape(S32, (3,)))),
+        inputs,
+        {"dimensions": (0,)},
+        [body],
+    )
+    after = decompose(module([x, scale, offset], hlo.get_tuple_element(position, 1)))
+    assert after is order_extrema(after)
+    assert any(len(c.parameters) == 4 and c is not body for c in after.computations())
 
 
 def test_map_becomes_array_operations() -> None:
