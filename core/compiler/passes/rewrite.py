@@ -120,10 +120,13 @@ class _Sweep:
         for instruction in others:
             now = on_mapped(instruction, mapped)
             found = rule(now)
-            if now is instruction and (found is None or found is now):
+            if found is None or found is now:
                 if now not in placed:
                     placed.add(now)
                     output.append(now)
+                if now is not instruction:
+                    mapped[instruction] = now
+                    changed = True
             elif self.settled(instruction, now, found):
                 changed = True
         if not changed:
