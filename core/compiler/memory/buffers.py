@@ -169,10 +169,14 @@ def assign(module: Module) -> Assignment:
     final = _final_moves(results, aliases, parameters, fresh, allocations, live)
     moves[None, "results"] = _sequence(final, live.end, temporaries)
 
-    placing = [g for g in (*_groups(live.all), *temporaries) if g.allocation is None]
+    groups = [*_groups(live.all), *temporaries]
+    placing = [g for g in groups if g.allocation is None]
     arena = _place(placing, _lenders(module, results, allocations), len(allocations))
     if arena:
         allocations.append(Allocation(ALLOCATION_TEMP, 0, arena))
+    for group in groups:
+        # Values know their groups: without this the whole program would wait for the garbage collector.
+        group.values = []
     return Assignment(allocations, constants, live.values, moves, live.all)
 
 

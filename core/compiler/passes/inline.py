@@ -115,34 +115,33 @@ def unshare_control_flow(module: Module) -> Module:
     """Give every loop and branch computation exactly one caller, by copying: buffer assignment
     needs that.
     """
-    # Of instructions: a pass that changes a loop leaves what it does not change, so that two
-    # computations that were one may have instructions in common.
-    seen: set[Instruction] = set()
-
-    def unshare(computation: Computation) -> Computation:
-        """The computation, or a copy if another one has any of its instructions already, with its
-        callees unshared.
-        """
-        fresh = not seen.isdisjoint(computation.instructions)
-        seen.update(computation.instructions)
-        mapped: dict[Instruction, Instruction] = {}
-        output: list[Instruction] = []
-        changed = fresh
-        for instruction in computation.instructions:
-            operands = [mapped[o] for o in instruction.operands]
-            called = instruction.called
-            if instruction.opcode in CONTROL_FLOW:
-                called = tuple(unshare(c) for c in called)
-            write = instruction.replace if fresh else instruction.with_operands
-            new = write(operands=operands, called=called)
-            changed = changed or new is not instruction
-            mapped[instruction] = new
-            output.append(new)
-        if not changed:
-            return computation
-        parameters = [mapped[p] for p in computation.parameters]
-        return Computation(computation.name, parameters, output, mapped[computation.root])
-
     if not any(i.opcode in CONTROL_FLOW for i in module.entry.instructions):
         return module
-    return with_entry(module, unshare(module.entry))
+    return with_entry(module, _unshared(module.entry, set()))
+
+
+def _unshared(computation: Computation, seen: set[Instruction]) -> Computation:
+    """The computation, or a copy if another one has any of its instructions already, with its callees unshared.
+
+    ``seen``: what other computations have. Of instructions: a pass that changes a loop leaves what it does not change,
+    so that two computations that were one may have instructions in common.
+    """
+    fresh = not seen.isdisjoint(computation.instructions)
+    seen.update(computation.instructions)
+    mapped: dict[Instruction, Instruction] = {}
+    output: list[Instruction] = []
+    changed = fresh
+    for instruction in computation.instructions:
+        operands = [mapped[o] for o in instruction.operands]
+        called = instruction.called
+        if instruction.opcode in CONTROL_FLOW:
+            called = tuple([_unshared(c, seen) for c in called])
+        write = instruction.replace if fresh else instruction.with_operands
+        new = write(operands=operands, called=called)
+        changed = changed or new is not instruction
+        mapped[instruction] = new
+        output.append(new)
+    if not changed:
+        return computation
+    parameters = [mapped[p] for p in computation.parameters]
+    return Computation(computation.name, parameters, output, mapped[computation.root])

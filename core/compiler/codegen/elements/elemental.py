@@ -10,6 +10,7 @@ Conditions that are the same in all lanes become branches; others evaluate both 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -532,29 +533,45 @@ def of_concatenate(g: Generator, i: hlo.Instruction, index: Index) -> Element:
         if stop > start and c.high >= start and c.low < stop:
             pieces.append((start, stop, operand))
         start = stop
+    return _Pieces(g, dimension, index, pieces).select(0, len(pieces))
 
-    def piece(number: int) -> Element:
-        first, last, operand = pieces[number]
-        moved = _near(g, g.shift(c, -first), last - first)
+
+@dataclass(frozen=True, slots=True)
+class _Pieces:
+    """An element of arrays behind one another: ``pieces`` are their first places along ``dimension``, their ends, and
+    themselves. (Methods, since functions that call each other keep what they know alive until the garbage collector
+    comes.)
+    """
+
+    g: Generator
+    dimension: int
+    index: Index
+    pieces: Sequence[tuple[int, int, hlo.Instruction]]
+
+    def piece(self, number: int) -> Element:
+        g, dimension, index = self.g, self.dimension, self.index
+        first, last, operand = self.pieces[number]
+        moved = _near(g, g.shift(index[dimension], -first), last - first)
         moved = moved._replace(low=max(moved.low, 0), high=min(moved.high, last - first - 1))
         return element(g, operand, (*index[:dimension], moved, *index[dimension + 1 :]))
 
-    def select(low: int, high: int) -> Element:
+    def select(self, low: int, high: int) -> Element:
         """One of pieces[low:high], by bisection: few comparisons even for many operands."""
         if high - low == 1:
-            return piece(low)
+            return self.piece(low)
+        g, c = self.g, self.index[self.dimension]
         middle = (low + high) // 2
         value = g.vector(c, c.lanes)
-        before = g.compare("slt", value, i64(pieces[middle][0]))
+        before = g.compare("slt", value, i64(self.pieces[middle][0]))
         if before.type == "i1":
-            return branch(g, before, lambda: select(low, middle), lambda: select(middle, high))
+            return branch(
+                g, before, lambda: self.select(low, middle), lambda: self.select(middle, high)
+            )
         with g.masked(before):
-            left = select(low, middle)
+            left = self.select(low, middle)
         with g.masked(g.apply("xor", before, llvm_ir.integer(before.type, -1))):
-            right = select(middle, high)
+            right = self.select(middle, high)
         count = c.lanes
         return map_components(
             lambda x, y: g.builder.select(before, g.splat(x, count), g.splat(y, count)), left, right
         )
-
-    return select(0, len(pieces))
