@@ -123,8 +123,8 @@ def unshare_control_flow(module: Module) -> Module:
 def _unshared(computation: Computation, seen: set[Instruction]) -> Computation:
     """The computation, or a copy if another one has any of its instructions already, with its callees unshared.
 
-    ``seen``: what other computations have. Of instructions: a pass that changes a loop leaves what it does not change,
-    so that two computations that were one may have instructions in common.
+    ``seen`` are the instructions of other computations, and not these computations: a pass that changes a loop leaves
+    what it does not change, so that two computations that were one may have instructions in common.
     """
     fresh = not seen.isdisjoint(computation.instructions)
     seen.update(computation.instructions)
