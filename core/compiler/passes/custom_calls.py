@@ -23,6 +23,7 @@ from ..ir import dtypes
 from ..ir.errors import of_instruction
 from ..ir.hlo import Instruction, Module, Shape, TokenShape, TupleShape, broadcast, constant
 from ..ir.moves import transpose
+from ..ir.patterns import is_constant, splat
 from . import random
 from .library.call import library_call
 from .library.other import goes_in_lanes
@@ -62,6 +63,8 @@ _OTHERS: Final = {
 # Routines that take row-major batches of small matrices, and up to which order: matrix_lanes.h's.
 _IN_LANES: Final = {"gesdd": 16, "getrf": 64, "geqrf": 64, "orgqr": 64, "syevd": 16}
 _SQUARE: Final = frozenset(("gesdd", "syevd"))
+# Routines that take row-major matrices whose rows and columns are more: lapack_tiles.h's.
+_IN_TILES: Final = {"getrf": 256}
 # Floating-point operations for each element of the first operand, times its last dimension.
 _WORK: Final = {"gees": 25.0, "geev": 25.0, "gesdd": 20.0, "gesvd": 20.0, "syevd": 9.0}
 
@@ -134,6 +137,8 @@ def _lay_out(i: Instruction) -> Instruction | None:
     if i.opcode == "get-tuple-element" and i.operands[0].opcode == "tuple":
         element: Instruction = i.operands[0].operands[i.attributes["index"]]
         return element
+    if _asks_for_a_negative_info(i):
+        return splat(constant(np.asarray(True)), i.dims)
     if i.opcode != "custom-call":
         return None
     other = _XLA_NAMES.get(i.attributes["custom_call_target"])
@@ -163,26 +168,43 @@ def _lay_out(i: Instruction) -> Instruction | None:
     return _call(i, attributes, operands, physical, orders)
 
 
+def _asks_for_a_negative_info(i: Instruction) -> bool:
+    """Whether ``i`` is info >= 0 of an LU: the runtime gives LAPACK no arguments that would make it negative."""
+    if i.opcode != "compare" or i.attributes["direction"] != "GE":
+        return False
+    info, zero = i.operands
+    if info.opcode != "get-tuple-element" or info.attributes["index"] != 2:
+        return False
+    call = info.operands[0]
+    if call.opcode != "custom-call" or not is_constant(zero, 0):
+        return False
+    return _routine(call.attributes["custom_call_target"]) == "getrf"
+
+
 def _takes_rows(i: Instruction) -> bool:
-    """Whether the runtime takes row-major matrices for the column-major ones of the call, as it does in lanes."""
+    """Whether the runtime takes row-major matrices for the column-major ones of the call, as in lanes and in tiles."""
     name = _routine(i.attributes["custom_call_target"])
     if name not in _IN_LANES or not i.operands or not isinstance(i.operands[0].shape, Shape):
         return False
     arrays = [s for s in (*(o.shape for o in i.operands), *i.result_shapes) if isinstance(s, Shape)]
     layouts = (*i.attributes["operand_layouts"], *i.attributes["result_layouts"])
     rank = len(i.operands[0].dims)
-    if rank < 3 or len(arrays) != len(layouts) or not goes_in_lanes(i.operands[0]):
-        return False
-    largest = max(i.operands[0].dims[-2:])
-    if largest > _IN_LANES[name]:
-        return False
-    if name in _SQUARE and i.operands[0].dims[-1] != i.operands[0].dims[-2]:
+    if rank < 2 or len(arrays) != len(layouts) or not _fits_rows(name, i.operands[0]):
         return False
     columns = (*range(rank - 2), rank - 1, rank - 2)
     return all(
         _order(layout, i) == (columns if shape.rank == rank else None)
         for shape, layout in zip(arrays, layouts, strict=True)
     )
+
+
+def _fits_rows(name: str, matrices: Instruction) -> bool:
+    rows, columns = matrices.dims[-2:]
+    if name in _IN_TILES and min(rows, columns) > _IN_TILES[name]:
+        return True
+    if len(matrices.dims) < 3 or not goes_in_lanes(matrices):
+        return False
+    return max(rows, columns) <= _IN_LANES[name] and (name not in _SQUARE or rows == columns)
 
 
 def _order(layout: Sequence[int] | None, i: Instruction) -> tuple[int, ...] | None:
@@ -302,14 +324,15 @@ def _eigh(i: Instruction) -> Instruction | None:
 
 def _lu(i: Instruction) -> Instruction:
     """a -> (lu, pivots from 0, permutation)."""
-    order = _swap(len(i.operands[0].dims))
+    rows = _fits_rows("getrf", i.operands[0])
+    order = None if rows else _swap(len(i.operands[0].dims))
     lu, pivots, permutation = i.result_shapes
     assert isinstance(pivots, Shape)
     info = Shape(dtypes.S32, i.operands[0].dims[:-2])
     call = i.replace(
         operands=[_transposed(i.operands[0], order, i)],
         shape=TupleShape((_permuted(lu, order), pivots, info)),
-        attributes=_lapack(i, "getrf", {}),
+        attributes=_lapack(i, "getrf", {"row_major": 1} if rows else {}),
     )
     one = broadcast(constant(np.asarray(1, np.int32)), pivots.dims)
     zero_based = i.derive("subtract", (_element(call, 1, pivots, i), one), shape=pivots)

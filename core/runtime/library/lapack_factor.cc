@@ -14,7 +14,7 @@
 //                                       info
 //
 // "row_major": 1 where getrf, geqrf or orgqr takes and gives row-major matrices [m,n]: batches in
-// lanes alone (matrix_lanes.h). getrf swaps rows in the order of the pivots. "transpose" is the adjoint of complex matrices.
+// lanes (matrix_lanes.h) and LU in tiles (lapack_tiles.h) alone. getrf swaps rows in the order of the pivots. "transpose" is the adjoint of complex matrices.
 // "low" and "high" count from 1.
 #include <memory>
 
@@ -32,18 +32,24 @@ class Getrf final : public BatchCall {
     TRIPONT_ASSIGN_OR_RETURN(a_, arguments.MatrixInOrder(0));
     TRIPONT_RETURN_IF_ERROR(
         arguments.Check({a_.Of<T>()}, {a_.Of<T>(), Array<Int>({a_.smaller()}), Array<Int>({})}));
-    SetWork(a_.larger(), 1.0 * a_.m * a_.n * a_.smaller());
-    if (a_.smaller() > kTiledOrder) SharesOut();
+    SetWork(a_.larger(), 1.0 * a_.m * a_.n * a_.smaller(),
+            BytesOf<T>(InTiles() && a_.row_major ? LuPanelSize(a_.m) : 0));
+    if (InTiles()) SharesOut();
     return SetLanes<T>(a_.larger(), matrix_lanes::kMostOrder,
-                       matrix_lanes::MatrixVectors(a_.m, a_.n) + a_.smaller(), a_.needs_lanes());
+                       matrix_lanes::MatrixVectors(a_.m, a_.n) + a_.smaller(),
+                       InTiles() ? nullptr : a_.needs_lanes());
   }
+
+  bool InTiles() const { return a_.smaller() > kTiledOrder; }
 
   void Run(Item item) const override {
     T* a = item.Copy<T>(0, 0, a_.size());
     Int* pivots = item.Result<Int>(1, a_.smaller());
     Int* info = item.Result<Int>(2, 1);
-    if (a_.smaller() > kTiledOrder) {
-      *info = FactorLu(lapack<T>(), a_.m, a_.n, a, pivots);
+    if (InTiles()) {
+      *info = a_.row_major ? FactorLuOfRows(lapack<T>(), a_.m, a_.n, a, pivots,
+                                            item.Take<T>(LuPanelSize(a_.m)))
+                           : FactorLu(lapack<T>(), a_.m, a_.n, a, pivots);
       return;
     }
     const Int lda = Leading(a_.m);

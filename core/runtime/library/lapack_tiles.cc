@@ -25,6 +25,8 @@ constexpr Int kVectors = 4;
 // is left of the matrix is shared out in so many elements of the result.
 constexpr Int kVectorBlock = 256;
 constexpr Int kVectorSlice = 128;
+// Lines that a task transposes.
+constexpr Int kTransposed = 64;
 // Multiply-adds that make a task worth another thread.
 constexpr int64_t kTaskWork = 1 << 17;
 
@@ -251,6 +253,84 @@ Int FactorLu(const Routines<T>& lapack, Int m, Int n, T* a, Int* pivots) {
 
 namespace {
 
+// a [count] and b [count] change places.
+template <typename T>
+void Exchange(Int count, T* a, T* b) {
+  if constexpr (!kIsComplex<T>) {
+    if (HasOwnProducts<T>()) {
+      ExchangeLines(count, a, b);
+      return;
+    }
+  }
+  std::swap_ranges(a, a + count, b);
+}
+
+// `to` := columns of `from`, which has `lines` of `length` numbers; steps are those from line to line. In
+// parallel.
+template <typename T>
+void TransposeLines(Int lines, Int length, const T* from, int64_t from_step, T* to,
+                    int64_t to_step) {
+  ForEachPiece(lines, kTransposed, int64_t{kTransposed} * length, [&](Int begin, Int end) {
+    const T* first = from + begin * from_step;
+    if constexpr (!kIsComplex<T>) {
+      if (HasOwnProducts<T>()) {
+        TransposePiece(end - begin, length, first, from_step, to + begin, to_step);
+        return;
+      }
+    }
+    for (Int i = begin; i < end; ++i, first += from_step) {
+      for (Int j = 0; j < length; ++j) to[j * to_step + i] = first[j];
+    }
+  });
+}
+
+}  // namespace
+
+int64_t LuPanelSize(Int m) { return int64_t{m} * kDepth; }
+
+template <typename T>
+Int FactorLuOfRows(const Routines<T>& lapack, Int m, Int n, T* a, Int* pivots, T* panel) {
+  const Int count = std::min(m, n);
+  const auto at = [&](Int row, Int column) { return a + int64_t{row} * n + column; };
+  // The rows from `first` on and those that their pivots name, in columns [begin, end).
+  const auto exchange = [&](Int first, Int next, Int begin, Int end) {
+    for (Int i = first; i < next; ++i) {
+      const Int other = pivots[i] - 1;
+      if (other != i) Exchange(end - begin, at(i, begin), at(other, begin));
+    }
+  };
+  Int first_zero = 0;
+  for (Int first = 0; first < count; first += kDepth) {
+    const Int depth = std::min(kDepth, count - first);
+    const Int next = first + depth;
+    const Int rows = m - first;
+    // LAPACK factors a copy with the columns one after the other, from which the products read, too.
+    TransposeLines(rows, depth, at(first, first), n, panel, rows);
+    Int info = 0;
+    lapack.getrf(&rows, &depth, panel, &rows, pivots + first, &info);
+    if (info > 0 && first_zero == 0) first_zero = first + info;
+    for (Int i = first; i < next; ++i) pivots[i] += first;
+    TransposeLines(depth, rows, panel, rows, at(first, first), n);
+    // As in FactorLu, of the transposed matrix, which is column-major.
+    ForEachPiece(n - next, kSlice, int64_t{kSlice} * depth * rows, [&](Int begin, Int end) {
+      exchange(first, next, next + begin, next + end);
+      const Int columns = end - begin;
+      T* above = at(first, next + begin);
+      SolveSlice<T>(lapack, {'R', 'L', 'T', 'U', columns, depth}, panel, rows, above, n);
+      const Int below = m - next;
+      if (below == 0) return;
+      Subtract<T>(lapack, columns, below, depth, {'N', above, n}, {'T', panel + depth, rows},
+                  at(next, next + begin), n);
+    });
+  }
+  ForEachPiece(count, kDepth, int64_t{kDepth} * count, [&](Int begin, Int end) {
+    exchange(end, count, begin, end);
+  });
+  return first_zero;
+}
+
+namespace {
+
 // As xTRSV: x, of elements `step` apart, := the solution of op(a) y = x.
 template <typename T>
 void SolveVector(const Routines<T>& lapack, char uplo, char transpose, char diagonal, Int n,
@@ -315,6 +395,7 @@ void SolveTriangular(const Routines<T>& lapack, const TriangularSystem& system, 
 #define TRIPONT_INSTANTIATE(T)                                        \
   template bool FactorCholesky<T>(const Routines<T>&, char, Int, T*); \
   template Int FactorLu<T>(const Routines<T>&, Int, Int, T*, Int*);   \
+  template Int FactorLuOfRows<T>(const Routines<T>&, Int, Int, T*, Int*, T*);   \
   template void SolveTriangular<T>(const Routines<T>&, const TriangularSystem&, const T*, T*);
 TRIPONT_INSTANTIATE(float)
 TRIPONT_INSTANTIATE(double)

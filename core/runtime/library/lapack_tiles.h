@@ -2,7 +2,7 @@
 // and BLAS compute tiles, each on the thread that does its task (lapack::OneThread).
 //
 // What the tiles are depends on the sizes alone, so that results do not depend on the number of
-// threads. Matrices are column-major, without gaps between the columns.
+// threads. Matrices are column-major, without gaps between the columns, but for FactorLuOfRows.
 #ifndef TRIPONT_CORE_RUNTIME_LIBRARY_LAPACK_TILES_H_
 #define TRIPONT_CORE_RUNTIME_LIBRARY_LAPACK_TILES_H_
 
@@ -23,6 +23,11 @@ bool FactorCholesky(const Routines<T>& lapack, char uplo, Int n, T* a);
 // 0, or the first pivot that is 0.
 template <typename T>
 Int FactorLu(const Routines<T>& lapack, Int m, Int n, T* a, Int* pivots);
+
+// The same of a row-major matrix, of more than one tile. `panel`: scratch for LuPanelSize(m) T's.
+template <typename T>
+Int FactorLuOfRows(const Routines<T>& lapack, Int m, Int n, T* a, Int* pivots, T* panel);
+int64_t LuPanelSize(Int m);
 
 // A triangular system, in the letters of xTRSM: op(a) x = b for side 'L', x op(a) = b for 'R'.
 struct TriangularSystem {

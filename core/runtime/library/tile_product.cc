@@ -9,6 +9,7 @@
 #include "core/runtime/library/tile_product.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/runtime/cpu_info.h"
 #include "core/runtime/library/vector_transpose.h"
@@ -47,14 +48,37 @@ struct TileProduct {
   // those from line to line.
   TRIPONT_INLINE void Transpose(int64_t lines, int64_t length, const T* from, int64_t from_step,
                                 T* to, int64_t to_step) {
-    for (int64_t j = 0; j < length; j += kLanes) {
-      for (int64_t i = 0; i < lines; i += kLanes) {
+    for (int64_t i = 0; i < lines; i += kLanes) {
+      for (int64_t j = 0; j < length; j += kLanes) {
         V rows[kLanes];
         LoadColumns(from + i * from_step + j, from_step, rows);
 #pragma GCC unroll 16
         for (int l = 0; l < kLanes; ++l) Store(to + (j + l) * to_step + i, rows[l]);
       }
     }
+  }
+
+  // The same of any sizes.
+  TRIPONT_INLINE void TransposeAny(int64_t lines, int64_t length, const T* from, int64_t from_step,
+                                   T* to, int64_t to_step) {
+    const int64_t whole_lines = lines / kLanes * kLanes;
+    const int64_t whole = length / kLanes * kLanes;
+    Transpose(whole_lines, whole, from, from_step, to, to_step);
+    for (int64_t i = 0; i < lines; ++i) {
+      for (int64_t j = i < whole_lines ? whole : 0; j < length; ++j) {
+        to[j * to_step + i] = from[i * from_step + j];
+      }
+    }
+  }
+
+  TRIPONT_INLINE void Exchange(int64_t count, T* a, T* b) {
+    int64_t i = 0;
+    for (; i + kLanes <= count; i += kLanes) {
+      const V left = Load(a + i);
+      Store(a + i, Load(b + i));
+      Store(b + i, left);
+    }
+    for (; i < count; ++i) std::swap(a[i], b[i]);
   }
 
   // `to`, in pieces of kRows rows, := `from` [rows,k], with zeros below; rows of a piece side by side.
@@ -263,6 +287,25 @@ template <typename T>
                                                bool unit, T* x, int64_t row, int64_t column) {
   TileProduct<T, 32>::Solve(order, n, a, forward, unit, x, row, column);
 }
+template <typename T>
+[[gnu::target("arch=x86-64-v4,prefer-vector-width=512")]] void Transpose64(
+    int64_t lines, int64_t length, const T* from, int64_t from_step, T* to, int64_t to_step) {
+  TileProduct<T, 64>::TransposeAny(lines, length, from, from_step, to, to_step);
+}
+template <typename T>
+[[gnu::target("arch=x86-64-v3")]] void Transpose32(int64_t lines, int64_t length, const T* from,
+                                                   int64_t from_step, T* to, int64_t to_step) {
+  TileProduct<T, 32>::TransposeAny(lines, length, from, from_step, to, to_step);
+}
+template <typename T>
+[[gnu::target("arch=x86-64-v4,prefer-vector-width=512")]] void Exchange64(int64_t count, T* a,
+                                                                          T* b) {
+  TileProduct<T, 64>::Exchange(count, a, b);
+}
+template <typename T>
+[[gnu::target("arch=x86-64-v3")]] void Exchange32(int64_t count, T* a, T* b) {
+  TileProduct<T, 32>::Exchange(count, a, b);
+}
 #endif
 
 }  // namespace
@@ -282,6 +325,18 @@ void SolveSmall(int64_t order, int64_t n, Strided<T> a, bool forward, bool unit,
   VectorBytes() == 64 ? Solve64<T>(order, n, a, forward, unit, x, row, column)
                       : Solve32<T>(order, n, a, forward, unit, x, row, column);
 }
+
+template <typename T>
+void TransposePiece(int64_t lines, int64_t length, const T* from, int64_t from_step, T* to,
+                    int64_t to_step) {
+  VectorBytes() == 64 ? Transpose64<T>(lines, length, from, from_step, to, to_step)
+                      : Transpose32<T>(lines, length, from, from_step, to, to_step);
+}
+
+template <typename T>
+void ExchangeLines(int64_t count, T* a, T* b) {
+  VectorBytes() == 64 ? Exchange64<T>(count, a, b) : Exchange32<T>(count, a, b);
+}
 #else
 bool HasTileProduct() { return false; }
 
@@ -290,12 +345,20 @@ void SolveSmall(int64_t, int64_t, Strided<T>, bool, bool, T*, int64_t, int64_t) 
 
 template <typename T>
 void SubtractProduct(int64_t, int64_t, int64_t, Strided<T>, Strided<T>, T*, int64_t) {}
+
+template <typename T>
+void TransposePiece(int64_t, int64_t, const T*, int64_t, T*, int64_t) {}
+
+template <typename T>
+void ExchangeLines(int64_t, T*, T*) {}
 #endif
 
-#define TRIPONT_INSTANTIATE(T)                                                            \
-  template void SubtractProduct<T>(int64_t, int64_t, int64_t, Strided<T>, Strided<T>, T*, \
-                                   int64_t);                                              \
-  template void SolveSmall<T>(int64_t, int64_t, Strided<T>, bool, bool, T*, int64_t, int64_t);
+#define TRIPONT_INSTANTIATE(T)                                                                \
+  template void SubtractProduct<T>(int64_t, int64_t, int64_t, Strided<T>, Strided<T>, T*,     \
+                                   int64_t);                                                  \
+  template void SolveSmall<T>(int64_t, int64_t, Strided<T>, bool, bool, T*, int64_t, int64_t); \
+  template void TransposePiece<T>(int64_t, int64_t, const T*, int64_t, T*, int64_t);          \
+  template void ExchangeLines<T>(int64_t, T*, T*);
 TRIPONT_INSTANTIATE(float)
 TRIPONT_INSTANTIATE(double)
 #undef TRIPONT_INSTANTIATE

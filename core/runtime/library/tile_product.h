@@ -1,4 +1,4 @@
-// Products and small triangular solves of pieces of matrices, for factorisations and solves of one matrix
+// Products, small triangular solves and transposes of pieces of matrices, for factorisations and solves of one matrix
 // (lapack_tiles.h), on the calling thread. T is float or double.
 //
 // Both factors of a product are copied to where vectors read them one after the other, and 24 (12 without AVX-512)
@@ -38,6 +38,15 @@ constexpr int64_t kMostSmallOrder = 32;
 template <typename T>
 TRIPONT_EXPORT void SolveSmall(int64_t order, int64_t n, Strided<T> a, bool forward, bool unit,
                                T* x, int64_t row, int64_t column);
+
+// `to` := columns of `from`, which has `lines` of `length` numbers; steps are those from line to line.
+template <typename T>
+TRIPONT_EXPORT void TransposePiece(int64_t lines, int64_t length, const T* from, int64_t from_step,
+                                   T* to, int64_t to_step);
+
+// a [count] and b [count] change places.
+template <typename T>
+TRIPONT_EXPORT void ExchangeLines(int64_t count, T* a, T* b);
 
 }  // namespace tripont::lapack
 

@@ -61,15 +61,18 @@ def test_getrf_solves(device: Any, dtype: Any, n: int) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("dims", [(300, 300), (257, 600), (600, 300)])
-def test_getrf_in_tiles(device: Any, dims: tuple[int, int], dtype: Any) -> None:
+@pytest.mark.parametrize("row_major", [0, 1])
+def test_getrf_in_tiles(device: Any, row_major: int, dims: tuple[int, int], dtype: Any) -> None:
     """Factors of several tiles, one of which has a pivot of 0."""
     a = matrices((1, *dims), dtype)
     a[0, :, 200] = 0
     k = min(dims)
-    shapes = [shape_of(columns(a)), Shape(dtypes.S32, (1, k)), Shape(dtypes.S32, (1,))]
-    lu, pivots, info = run(device, "getrf", [columns(a)], shapes, {})
+    given = a if row_major else columns(a)
+    shapes = [shape_of(given), Shape(dtypes.S32, (1, k)), Shape(dtypes.S32, (1,))]
+    lu, pivots, info = run(device, "getrf", [given], shapes, {"row_major": row_major})
     assert info[0] == 201
-    lu, rows = columns(lu)[0].astype(np.complex128), a[0].astype(np.complex128)
+    lu = (lu if row_major else columns(lu))[0].astype(np.complex128)
+    rows = a[0].astype(np.complex128)
     for j, p in enumerate(pivots[0] - 1):
         rows[[j, p]] = rows[[p, j]]
     lower = np.tril(lu, -1)[:, :k] + np.eye(dims[0], k)
