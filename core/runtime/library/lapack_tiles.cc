@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "core/runtime/library/few_vectors.h"
 #include "core/runtime/library/tile_product.h"
 #include "core/runtime/parallel.h"
 
@@ -14,14 +15,14 @@ namespace {
 // pieces of SubtractProduct's rows, 48 of them at most.)
 constexpr Int kTile = 240;
 constexpr Int kDepth = 128;
-// Right-hand sides that a task solves, at least, and up to how many are solved one by one. (Each
+// Right-hand sides that a task solves, at least, and up to how many are solved as vectors. (Each
 // task packs all of the triangle: with many right-hand sides there are some 16 tasks.)
 constexpr Int kSlice = 96;
 constexpr Int kSlices = 16;
 // The order of a triangle that is solved at once for a slice; larger ones are halved.
 constexpr auto kLeaf = static_cast<Int>(kMostSmallOrder);
-constexpr Int kVectors = 4;
-// A single right-hand side is solved in blocks of so many elements, and each block's product with what
+constexpr auto kVectors = static_cast<Int>(kFewVectors);
+// Vectors are solved in blocks of so many elements, and each block's product with what
 // is left of the matrix is shared out in so many elements of the result.
 constexpr Int kVectorBlock = 256;
 constexpr Int kVectorSlice = 128;
@@ -323,35 +324,67 @@ Int FactorLuOfRows(const Routines<T>& lapack, Int m, Int n, T* a, Int* pivots, T
                   at(next, next + begin), n);
     });
   }
-  ForEachPiece(count, kDepth, int64_t{kDepth} * count, [&](Int begin, Int end) {
-    exchange(end, count, begin, end);
-  });
+  ForEachPiece(count, kDepth, int64_t{kDepth} * count,
+               [&](Int begin, Int end) { exchange(end, count, begin, end); });
   return first_zero;
 }
 
 namespace {
 
-// As xTRSV: x, of elements `step` apart, := the solution of op(a) y = x.
+// What SolveVectors solves, in the letters of xTRSV.
 template <typename T>
-void SolveVector(const Routines<T>& lapack, char uplo, char transpose, char diagonal, Int n,
-                 const T* a, T* x, Int step) {
-  const bool columns = transpose == 'N';
-  const bool forward = (uplo == 'L') == columns;
+struct VectorSystem {
+  char uplo;
+  char transpose;
+  char diagonal;
+  Int order;
+  const T* data;
+
+  bool columns() const { return transpose == 'N'; }
+  bool forward() const { return (uplo == 'L') == columns(); }
+  const T* at(Int row, Int column) const { return data + int64_t{column} * order + row; }
+};
+
+// x := the solution y of op(a) y = x, for `sides` vectors that are `apart` from one another.
+template <typename T>
+void SolveVectors(const Routines<T>& lapack, const VectorSystem<T>& a, Int sides, T* x,
+                  int64_t apart) {
+  const Int step = 1;
   const T one = T(1);
   const T minus_one = T(-1);
-  const auto at = [&](Int row, Int column) { return a + int64_t{column} * n + row; };
-  for (Int done = 0; done < n; done += kVectorBlock) {
-    const Int size = std::min(kVectorBlock, n - done);
-    const Int first = forward ? done : n - done - size;
-    T* block = x + int64_t{first} * step;
-    lapack.trsv(&uplo, &transpose, &diagonal, &size, at(first, first), &n, block, &step, 1, 1, 1);
-    const Int left = n - done - size;
-    ForEachPiece(left, kVectorSlice, 4 * int64_t{kVectorSlice} * size, [&](Int begin, Int end) {
-      const Int from = forward ? first + size + begin : begin;
+  bool own = false;
+  if constexpr (!kIsComplex<T>) own = HasFewVectors() && !a.columns();
+  for (Int done = 0; done < a.order; done += kVectorBlock) {
+    const Int size = std::min(kVectorBlock, a.order - done);
+    const Int first = a.forward() ? done : a.order - done - size;
+    T* block = x + first;
+    if constexpr (!kIsComplex<T>) {
+      if (own) {
+        SolveFew<T>(size, sides, a.at(first, first), a.order, a.forward(), a.diagonal == 'U', block,
+                    apart);
+      }
+    }
+    for (Int side = 0; side < sides && !own; ++side) {
+      lapack.trsv(&a.uplo, &a.transpose, &a.diagonal, &size, a.at(first, first), &a.order,
+                  block + side * apart, &step, 1, 1, 1);
+    }
+    const Int left = a.order - done - size;
+    const int64_t work = 4 * int64_t{kVectorSlice} * size;
+    ForEachPiece(left, kVectorSlice, work, [&](Int begin, Int end) {
+      const Int from = a.forward() ? first + size + begin : begin;
       const Int length = end - begin;
-      lapack.gemv(&transpose, columns ? &length : &size, columns ? &size : &length, &minus_one,
-                  columns ? at(from, first) : at(first, from), &n, block, &step, &one,
-                  x + int64_t{from} * step, &step, 1);
+      T* y = x + from;
+      if constexpr (!kIsComplex<T>) {
+        if (own) {
+          SubtractFew<T>(length, size, sides, a.at(first, from), a.order, block, y, apart);
+          return;
+        }
+      }
+      for (Int side = 0; side < sides; ++side) {
+        lapack.gemv(&a.transpose, a.columns() ? &length : &size, a.columns() ? &size : &length,
+                    &minus_one, a.columns() ? a.at(from, first) : a.at(first, from), &a.order,
+                    block + side * apart, &step, &one, y + side * apart, &step, 1);
+      }
     });
   }
 }
@@ -365,23 +398,29 @@ void SolveTriangular(const Routines<T>& lapack, const TriangularSystem& system, 
   const Int sides = left ? system.n : system.m;  // right-hand sides
   const Int lda = Leading(order);
   const Int ldb = Leading(system.m);
+  if (sides == 0) return;
   if (sides <= kVectors) {
     // x op(a) = b is op(a)^T x^T = b^T; BLAS has no conjugate that is not transposed.
     char transpose = system.transpose;
     const bool conjugated = !left && transpose == 'C' && kIsComplex<T>;
     if (!left) transpose = transpose == 'N' ? 'T' : 'N';
-    const Int step = left ? 1 : ldb;
-    for (Int side = 0; side < sides; ++side) {
-      T* x = b + (left ? int64_t{side} * ldb : side);
-      const auto conjugate = [&] {
-        for (Int i = 0; conjugated && i < order; ++i) {
-          x[int64_t{i} * step] = Conjugate(x[int64_t{i} * step]);
-        }
-      };
-      conjugate();
-      SolveVector(lapack, system.uplo, transpose, system.diagonal, order, a, x, step);
-      conjugate();
+    const VectorSystem<T> triangle{system.uplo, transpose, system.diagonal, order, a};
+    if (left || (sides == 1 && !conjugated)) {
+      SolveVectors(lapack, triangle, sides, b, ldb);
+      return;
     }
+    // They lie side by side: element by element in b, one after the other in x.
+    std::vector<T> x(static_cast<size_t>(sides) * static_cast<size_t>(order));
+    const auto copy = [&](const auto& body) {
+      for (Int i = 0; i < order; ++i) {
+        for (Int side = 0; side < sides; ++side) {
+          body(b[int64_t{i} * ldb + side], x[static_cast<size_t>(int64_t{side} * order + i)]);
+        }
+      }
+    };
+    copy([&](T& from, T& to) { to = conjugated ? Conjugate(from) : from; });
+    SolveVectors(lapack, triangle, sides, x.data(), order);
+    copy([&](T& to, T& from) { to = conjugated ? Conjugate(from) : from; });
     return;
   }
   const Int slice = (sides / (kSlices * kSlice) + 1) * kSlice;
@@ -392,10 +431,10 @@ void SolveTriangular(const Routines<T>& lapack, const TriangularSystem& system, 
   });
 }
 
-#define TRIPONT_INSTANTIATE(T)                                        \
-  template bool FactorCholesky<T>(const Routines<T>&, char, Int, T*); \
-  template Int FactorLu<T>(const Routines<T>&, Int, Int, T*, Int*);   \
-  template Int FactorLuOfRows<T>(const Routines<T>&, Int, Int, T*, Int*, T*);   \
+#define TRIPONT_INSTANTIATE(T)                                                \
+  template bool FactorCholesky<T>(const Routines<T>&, char, Int, T*);         \
+  template Int FactorLu<T>(const Routines<T>&, Int, Int, T*, Int*);           \
+  template Int FactorLuOfRows<T>(const Routines<T>&, Int, Int, T*, Int*, T*); \
   template void SolveTriangular<T>(const Routines<T>&, const TriangularSystem&, const T*, T*);
 TRIPONT_INSTANTIATE(float)
 TRIPONT_INSTANTIATE(double)

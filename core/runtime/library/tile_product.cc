@@ -353,11 +353,11 @@ template <typename T>
 void ExchangeLines(int64_t, T*, T*) {}
 #endif
 
-#define TRIPONT_INSTANTIATE(T)                                                                \
-  template void SubtractProduct<T>(int64_t, int64_t, int64_t, Strided<T>, Strided<T>, T*,     \
-                                   int64_t);                                                  \
+#define TRIPONT_INSTANTIATE(T)                                                                 \
+  template void SubtractProduct<T>(int64_t, int64_t, int64_t, Strided<T>, Strided<T>, T*,      \
+                                   int64_t);                                                   \
   template void SolveSmall<T>(int64_t, int64_t, Strided<T>, bool, bool, T*, int64_t, int64_t); \
-  template void TransposePiece<T>(int64_t, int64_t, const T*, int64_t, T*, int64_t);          \
+  template void TransposePiece<T>(int64_t, int64_t, const T*, int64_t, T*, int64_t);           \
   template void ExchangeLines<T>(int64_t, T*, T*);
 TRIPONT_INSTANTIATE(float)
 TRIPONT_INSTANTIATE(double)

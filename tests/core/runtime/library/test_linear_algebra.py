@@ -72,8 +72,9 @@ def test_not_positive_definite_gives_nans(device, n, dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("transpose", ["NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"])
 def test_triangular_solve(device, dtype, transpose):
-    # Right-hand sides one by one, together, and in several slices.
-    for n, sides in [(1, 7), (5, 1), (16, 7), (17, 1), (17, 4), (65, 7), (130, 3), (257, 70)]:
+    # Up to four right-hand sides, in one block and in several (of 256), more together, and in several slices.
+    few = [(5, 1), (17, 1), (17, 4), (130, 3), (300, 1), (275, 2), (529, 4)]
+    for n, sides in [*few, (1, 7), (16, 7), (65, 7), (257, 70)]:
         base = matrices(n, dtype) / n + 2 * np.eye(n)
         for left, lower, unit in itertools.product((0, 1), repeat=3):
             # The other triangle, and a unit diagonal, must not be read: they hold NaN.
@@ -107,6 +108,17 @@ def test_triangular_solve(device, dtype, transpose):
             assert error <= tolerance(dtype), (n, sides, left, lower, unit)
 
 
+def test_no_right_hand_sides(device):
+    config = {"lower": 1, "unit_diagonal": 0, "transpose_a": "NO_TRANSPOSE"}
+    for left, dims in [(0, (1, 0, 300)), (1, (1, 300, 0))]:
+        b = np.zeros(dims, np.float32)
+        (got,) = run(
+            device, "triangular-solve", [np.eye(300, dtype=np.float32)[None], b], [shape_of(b)],
+            {"left_side": left, **config},
+        )  # fmt: skip
+        assert got.shape == dims
+
+
 @pytest.mark.skipif(
     not _tripont.testing.has_tile_product(), reason="BLAS's bits may depend on sizes"
 )
@@ -114,7 +126,7 @@ def test_triangular_solve(device, dtype, transpose):
 @pytest.mark.parametrize("left", [0, 1])
 @pytest.mark.parametrize("transpose", ["NO_TRANSPOSE", "TRANSPOSE"])
 def test_solutions_do_not_depend_on_those_beside(device, transpose, left, dtype):
-    """A right-hand side has the same bits among 5, 150 and 1,100, which are slices of other sizes."""
+    """A right-hand side has the same bits among 5, 150 and 1,100, which are slices of other sizes, and among 1 to 4."""
     n = 290
     a = np.tril(matrices(n, dtype)[0] / n + 2 * np.eye(n)).astype(dtype)[None]
     b = RNG.standard_normal((1, n, 1100)).astype(dtype)
@@ -125,9 +137,10 @@ def test_solutions_do_not_depend_on_those_beside(device, transpose, left, dtype)
         (got,) = run(device, "triangular-solve", [a, x], [shape_of(x)], config)
         return got if left else got.swapaxes(-1, -2)
 
-    everything = solve(1100)
-    for sides in (5, 150):
-        assert (solve(sides) == everything[..., :sides]).all(), sides
+    for several, many in [((5, 150), 1100), ((1, 2, 3), 4)]:
+        everything = solve(many)
+        for sides in several:
+            assert (solve(sides) == everything[..., :sides]).all(), sides
 
 
 @pytest.mark.skipif(
@@ -206,7 +219,8 @@ def test_results_do_not_depend_on_threads(tmp_path):
         "    x = np.random.default_rng(0).standard_normal((n, n)).astype(dtype)\n"
         "    factor = jnp.linalg.cholesky(x @ x.T + n * np.eye(n, dtype=dtype))\n"
         "    solved = jax.lax.linalg.triangular_solve(factor, x, left_side=True, lower=True)\n"
-        "    for result in (factor, solved, *jax.lax.linalg.lu(x)):\n"
+        "    few = [jax.lax.linalg.triangular_solve(factor, x[:, :c], left_side=True, lower=True) for c in (1, 4)]\n"
+        "    for result in (factor, solved, *few, *jax.lax.linalg.lu(x)):\n"
         "      print(hashlib.sha256(np.asarray(result).tobytes()).hexdigest())\n"
     )
     outputs = set()
