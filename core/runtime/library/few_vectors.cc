@@ -17,7 +17,7 @@ namespace {
 
 #define TRIPONT_INLINE [[gnu::always_inline]] static inline
 
-// Of a triangle, rows whose own unknowns are solved one after the other.
+// Rows of a triangle whose own unknowns are solved one after the other.
 constexpr int64_t kRowsAtOnce = 16;
 
 // In vectors of kBytes, of kCount pairs.
