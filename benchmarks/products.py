@@ -118,8 +118,11 @@ def restrict(cpu: str, threads: int) -> None:
 class Products:
     """The competitors for products of one element type."""
 
-    def __init__(self, dtype: str, cpu: str, transposed: bool, without: set[str]) -> None:
+    def __init__(
+        self, dtype: str, cpu: str, transposed: bool, without: set[str], threads: int = 0
+    ) -> None:
         self.dtype, self.cpu, self.transposed, self.without = dtype, cpu, transposed, without
+        self.threads = threads or len(os.sched_getaffinity(0))
         self.result = RESULTS.get(dtype, dtype)
 
     def steps(self, m: int, n: int, k: int) -> dict[str, Step]:
@@ -176,7 +179,7 @@ class Products:
         elif generated is False:
             choice = mock.patch.object(gemm, "form_of", return_value=None)
         with choice:
-            compiled = compile_module(module, {"cpu": self.cpu})
+            compiled = compile_module(module, {"cpu": self.cpu, "threads": str(self.threads)})
         text = artifact.serialize(compiled)
         executable = _tripont.Executable.load(text)
         device = client().devices[0]
@@ -303,7 +306,8 @@ def main() -> int:
     clock = time.thread_time if options.clock == "cpu" else time.perf_counter
     rows = []
     for dtype in options.types or ("f32", "f64"):
-        products = Products(dtype, options.cpu, options.transposed, set(options.without.split(",")))
+        without = set(options.without.split(","))
+        products = Products(dtype, options.cpu, options.transposed, without, options.threads)
         for m, n, k in shapes:
             best = measure(products.steps(m, n, k), clock, options.seconds)
             speed = {name: 2e-9 * m * n * k / t for name, t in best.items()}

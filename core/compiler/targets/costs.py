@@ -136,6 +136,9 @@ class Memory:
         int, "bytes", "up to which the next columns are fetched, not the next elements of these"
     ]
     rows_ahead: Annotated[int, "rows", "how far ahead rows are fetched"]
+    groups_ahead: Annotated[
+        int, "groups", "of a sum: how far ahead a product's rows are fetched; 0: they are not"
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,7 +278,10 @@ class Products:
     copied_rows: Annotated[
         int, "rows", "up to which units of work copy the parts of rhs that they read"
     ]
-    copied_width: Annotated[int, "times", "the rows, which columns must be for that"]
+    copied_rhs: Annotated[int, "bytes", "of a rhs of which units do so for any number of rows"]
+    copied_reading: Annotated[
+        float, "times", "the time that such a unit computes, which its reading takes at most"
+    ]
     copied_complex: Annotated[
         int, "bytes", "of a complex rhs from which on units of work copy the parts that they read"
     ]

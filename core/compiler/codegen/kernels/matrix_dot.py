@@ -17,7 +17,7 @@ from .emit import EmittedKernel, Frame
 from .matrix_overlap import OverlappedTiles, overlaps
 from .matrix_tiles import MatrixTile, Rows
 from .pack import interleave
-from .packed_dot import PackedDot, PlacedTile
+from .packed_dot import PackedDot, Panel, PlacedTile
 
 #: Terms of a sum that are added up in a register, one step after the other: a step is one rounding of the whole sum.
 LONGEST_SUM: Final = 1 << 13
@@ -26,14 +26,15 @@ LONGEST_SUM: Final = 1 << 13
 class MatrixDot(PackedDot):
     """The kernel with tiles in registers of matrices."""
 
-    keeps_rows = True  # what a unit copies of rhs, or reads of it from afar, is for all of its rows
-
     def __init__(self, frame: Frame) -> None:
         super().__init__(frame)
         # The registers' instructions make zeros of subnormal sums; sums of registers' sums are other instructions'.
         self.gives_normal_sums = self.form.result.is_float and self.k <= LONGEST_SUM
         self.matrix = MatrixTile(self.form, self.rows, self.vectors)
         self.overlaps = overlaps(self)
+
+    def keeps_rows(self, far: bool) -> bool:
+        return not far  # what a unit copies of rhs, or reads of it, is for all of its rows
 
     def choose_rates(self) -> None:
         costs = self.frame.target.costs
@@ -43,7 +44,9 @@ class MatrixDot(PackedDot):
         self.block_rows, self.block_columns = costs.matrices.rows, costs.blocks.columns
         panel = self.groups * self.form.group * self.width * self.form.rhs.size
         self.copy_ns = panel * costs.kernels.packed_byte if self.copies else 0.0
+        self.block_bytes = costs.memory.block
         self.short_ns = costs.threads.unit
+        self.reading = 1.0
 
     def emit(self) -> EmittedKernel:
         # Many products need no scratch memory: sums are the result. A register stores each of its rows by itself, which
@@ -123,10 +126,10 @@ class MatrixDot(PackedDot):
     def copied_part(self, panel: Value, lying: Value, start: Value, stop: Value) -> Value:
         return self.part_of_copy(panel)
 
-    def fetch_panel(self, packed: Value, number: Value, start: Value) -> None:
+    def fetch_panel(self, panel: Panel, number: Value, start: Value) -> None:
         self.following = None
         if not self.copies:  # which ask for rows ahead themselves
-            super().fetch_panel(packed, number, start)
+            super().fetch_panel(panel, number, start)
 
     def pad(self, place: Value) -> None:
         count = -self.k % self.form.step

@@ -15,9 +15,10 @@ result are fetched into the caches. Sums do not depend on how units are shared o
 Attributes (``config``): ``batch`` (sizes), ``m``, ``n``, ``k``; ``lhs_strides`` of [b..., m, k] in elements,
 ``rhs_strides`` of [b...] in packed matrices, or, if rhs is not packed, of [b..., k] in elements (its columns are
 neighbours); ``packed``, whether it is; ``copies``, whether units copy the part of a panel that is in use (rhs may be of
-another type then); ``result_strides`` of [b..., m, n], the last of them 1; ``rows`` and
-``width`` of a tile; ``form``, a :class:`~.product_forms.ProductForm`; ``alpha`` (1 if it is not there) and
-``epilogue``: "add" adds the third operand, which has the result's strides, "bias" a vector of n elements.
+another type then), which the first tile of a block does with the rows that it reads; ``result_strides`` of
+[b..., m, n], the last of them 1; ``rows`` and ``width`` of a tile; ``form``, a
+:class:`~.product_forms.ProductForm`; ``alpha`` (1 if it is not there) and ``epilogue``: "add" adds the third operand,
+which has the result's strides, "bias" a vector of n elements.
 
 A "packed-dot" fusion holds such an instruction and elementwise ones behind it, all of [b..., m, n] (the library pass
 :mod:`...passes.library.packed_epilogue` makes them): they are computed from the registers, and only their results are
@@ -62,10 +63,12 @@ class Panel:
 class PlacedTile:
     """A tile that is being computed: where its rows of lhs and its panel of rhs are (or would be, if the part of the
     sums that is in use began with the matrix), its first row and column, and its number among those of its block.
+    ``lying``: where the panel lies that ``packed`` is a copy of.
     """
 
     row: Value
     packed: Value
+    lying: Value
     top: Value
     left: Value
     number: Value
@@ -128,23 +131,38 @@ class PackedDot(tiles.Places):
         self.choose_rates()
         self.split()
 
-    #: Whether units of work rather have few columns than few rows.
-    keeps_rows = False
     #: Whether no sum is a subnormal number.
     gives_normal_sums = False
 
+    def keeps_rows(self, far: bool) -> bool:
+        """Whether units of work rather have few columns than few rows; ``far``: whether the operands are larger than
+        the second cache.
+        """
+        return self.copies  # which is for all rows of the unit
+
     def choose_rates(self) -> None:
         """What decides how work is cut: the groups that a step of the loop over a sum takes; vectors of products that a
-        nanosecond does; bytes of a panel that stay in a near cache; rows and columns of a block; how long copying a
-        panel takes; and the time below which units are not cut further.
+        nanosecond does; bytes of a panel that stay in a near cache; rows and columns of a block, and bytes of its sums;
+        how long copying a panel takes; the time below which units are not cut further; and how much of a unit's time
+        reading may take.
         """
         costs = self.frame.target.costs
         self.unroll = 1 if self.form.rows > 6 else 2
         self.speed = costs.kernels.tiled_multiply_adds
         self.panel_bytes = costs.memory.panel
         self.block_rows, self.block_columns = costs.blocks.rows, costs.blocks.columns
-        self.copy_ns = 0.0  # which is small beside the products with a panel
+        self.block_bytes = costs.memory.block
+        self.copy_ns = 0.0  # the first tile of a block copies while it is computed
         self.short_ns = 2 * costs.threads.unit
+        self.reading = 1.0
+        if self.copies:
+            self.block_rows = max(self.block_rows, costs.products.copied_rows)
+            self.reading = costs.products.copied_reading
+            if not self.stages:  # whose copies are on the stack too
+                self.block_bytes = costs.memory.kept
+        # The groups of a line of lhs; as many rows or more take turns in fetching theirs.
+        line = costs.memory.line // (self.form.lhs.size * self.form.group)
+        self.row_turns = max(line, 1 << (self.rows - 1).bit_length())
 
     def split(self) -> None:
         """Choose the block of tiles that is a unit of work, and the pieces in which sums are done."""
@@ -166,26 +184,24 @@ class PackedDot(tiles.Places):
             tile = self.rows * self.staged_row * form.lhs.size
             tall = max(1, min(tall, costs.memory.kept // tile))
         wide = max(1, min(self.panels, self.block_columns // self.width))
-        tile_bytes = self.rows * self.width * self.size
         copied = self.panel_part * form.rhs.size if self.copies and form.is_matrix else 0
         batches = math.prod(self.batch)
         far = self.k * (self.m * form.lhs.size + self.n * form.rhs.size) > costs.memory.second
         while tall * wide > 1:
             units = batches * -(-self.tiles // tall) * -(-self.panels // wide)
-            fits = self.pieces == 1 or tall * wide * tile_bytes <= costs.memory.block
+            sums = min(self.m, tall * self.rows) * min(self.n, wide * self.width)
+            fits = self.pieces == 1 or sums * self.size <= self.block_bytes
             narrow = wide == 1 or wide * copied <= costs.memory.kept
             short = wide * (tall * tile_ns + self.copy_ns) <= self.short_ns
             # Smaller units would read for longer than they compute.
             read_ns = (tall * self.rows * form.lhs.size + wide * self.width * form.rhs.size) * (
                 self.k * costs.kernels.far_byte
             )
-            reads = far and read_ns >= tall * wide * tile_ns
+            reads = far and read_ns >= tall * wide * tile_ns * self.reading
             least = costs.threads.reading_units if reads else costs.threads.product_units
             if fits and narrow and (units >= least or short):
                 break
-            taller = (
-                tall * self.rows >= wide * self.width and (far or not self.keeps_rows) and narrow
-            )
+            taller = tall * self.rows >= wide * self.width and not self.keeps_rows(far) and narrow
             if (taller and tall > 1) or wide == 1:
                 tall = -(-tall // 2)
             else:
@@ -292,8 +308,9 @@ class PackedDot(tiles.Places):
         """The tile of ``panel`` and the rows ``number``, which is going to fetch its part of the next panel."""
         top = self.start(number, self.rows, self.m)
         row = self.row_of(number, top, start)
-        tile = PlacedTile(row, panel.packed, top, panel.left, self.b.sub(number, self.first_tile))
-        self.fetch_panel(panel.lying, tile.number, start)
+        count = self.b.sub(number, self.first_tile)
+        tile = PlacedTile(row, panel.packed, panel.lying, top, panel.left, count)
+        self.fetch_panel(panel, tile.number, start)
         return tile
 
     def whole_tile(self, tile: PlacedTile) -> None:
@@ -344,28 +361,11 @@ class PackedDot(tiles.Places):
         """What a unit does before its tiles, for the groups [start, stop) of the sums."""
 
     def copied_part(self, panel: Value, lying: Value, start: Value, stop: Value) -> Value:
-        """Where the copy of the groups [start, stop) of ``panel`` is, which lies at ``lying``."""
+        """Where the copy of the groups [start, stop) of ``panel`` is, which lies at ``lying``. The first tile of a
+        block makes the copy while it is computed (:meth:`copying_step`).
+        """
         assert self.copy is not None
-        self.copy_panel(lying, start, stop)
         return self.copy
-
-    def copy_panel(self, lying: Value, start: Value, stop: Value) -> None:
-        """Copy the rows [start, stop) of a panel from where it lies, converted."""
-        b, form = self.b, self.form
-        given = self.operands[1].shape.dtype
-        source, to = memory_type(given), memory_type(form.rhs)
-        assert self.copy is not None
-        with b.loop(start, stop) as k:
-            row = b.gep(source, lying, b.mul(k, i64(self.rhs_row)))
-            place = b.gep(to, self.copy, b.mul(b.sub(k, start), i64(self.width)))
-            for column in range(0, self.width, max(form.lanes, 64 // given.size)):
-                ahead = i64(self.frame.target.costs.memory.rows_ahead * self.rhs_row + column)
-                self.prefetch(b.gep(source, row, ahead, inbounds=False), 0, 3)
-            for column in range(0, self.width, form.lanes):
-                pointer = b.gep(source, row, i64(column))
-                value = b.load(llvm_ir.vector(source, form.lanes), pointer, given.size)
-                value = self.converted(value, given, form.rhs)
-                b.store(value, b.gep(to, place, i64(column)), form.lanes * form.rhs.size)
 
     def converted(self, value: Value, given: DType, wanted: DType) -> Value:
         return conversion.in_memory(self.frame.generator, value, given, wanted)
@@ -459,25 +459,38 @@ class PackedDot(tiles.Places):
         arrays = [a for a in self.frame.operands if a not in factors] if self.roots else []
         return [a for a in arrays if a.shape.dims == self.dot.dims]
 
-    def fetch_panel(self, packed: Value, number: Value, start: Value) -> None:
+    def fetch_panel(self, panel: Panel, number: Value, start: Value) -> None:
         """Where :meth:`step` begins to fetch what tile ``number`` of a block is to fetch of the next panel."""
         b, form = self.b, self.form
         self.following: Value | None = None
-        if self.panels == 1 or (self.rhs_row and not self.copies):
-            return
         if self.copies:  # a line of each row, another one with the next tile
+            if self.tall == 1 or (self.panels == 1 and self.pieces == 1):
+                return
             size = self.operands[1].shape.dtype.size
             lines = -(-self.width * size // 64)
             line = b.mul(b.binary("urem", number, i64(lines)), i64(64))
             self.fetched = self.rhs_row * size
-            begin = b.add(line, i64(self.width * size))
-            self.following = b.gep("i8", packed, begin, inbounds=False)
+            self.following = b.gep("i8", self.next_lying(panel), line, inbounds=False)
+            return
+        if self.panels == 1 or self.rhs_row:
             return
         group = self.width * form.group * form.rhs.size
         self.fetched = -(-group // self.tall)  # bytes a group
         begin = b.add(i64(self.groups * group), b.mul(number, i64(self.piece * self.fetched)))
         begin = b.add(begin, b.mul(start, i64(group - self.fetched)))
-        self.following = b.gep("i8", packed, begin, inbounds=False)
+        self.following = b.gep("i8", panel.lying, begin, inbounds=False)
+
+    def next_lying(self, panel: Panel) -> Value:
+        """Where the panel lies that is copied behind ``panel``: the next one of the block, or the first one, whose next
+        groups are as if they were these.
+        """
+        b, source = self.b, memory_type(self.operands[1].shape.dtype)
+        first = self.start(self.first_panel, self.width, self.n)
+        last = self.start(b.sub(self.last_panel, i64(1)), self.width, self.n)
+        below = b.sub(b.add(first, i64(self.piece * self.rhs_row)), panel.left)
+        is_last = b.icmp("eq", panel.left, last)
+        step = b.select(is_last, below, i64(self.width))
+        return b.gep(source, panel.lying, step, inbounds=False)
 
     def prefetch(self, pointer: Value, write: int, locality: int) -> None:
         self.b.prefetch(pointer, write=bool(write), locality=locality)
@@ -496,6 +509,11 @@ class PackedDot(tiles.Places):
     ) -> list[Value]:
         """A tile's sums over the groups [start, stop) on top of ``totals``."""
         b, unroll = self.b, self.unroll
+        if self.copy is not None:
+            middle = b.select(b.icmp("eq", tile.number, i64(0)), stop, start)
+            with b.loop_carrying(start, middle, 1, totals, "copied") as (k, carried, results):
+                carried[:] = self.copying_step(tile, k, carried)
+            totals, start = results, middle
         if unroll > 1:
             length = b.sub(stop, start)
             main = b.sub(length, b.binary("urem", length, i64(unroll)))
@@ -510,10 +528,28 @@ class PackedDot(tiles.Places):
             carried[:] = self.step(tile, k, carried)
         return results
 
+    def copying_step(self, tile: PlacedTile, k: Value, totals: list[Value]) -> list[Value]:
+        """A tile's sums with one more group, whose row of rhs is read where it lies, converted, and copied."""
+        b, form = self.b, self.form
+        given = self.operands[1].shape.dtype
+        source, to = memory_type(given), memory_type(form.rhs)
+        row = b.gep(source, tile.lying, b.mul(k, i64(self.rhs_row)))
+        place = b.gep(to, tile.packed, b.mul(k, i64(self.width)))
+        for column in range(0, self.width, max(form.lanes, 64 // given.size)):
+            ahead = i64(self.frame.target.costs.memory.rows_ahead * self.rhs_row + column)
+            self.prefetch(b.gep(source, row, ahead, inbounds=False), 0, 3)
+        right = []
+        for column in range(0, self.width, form.lanes):
+            pointer = b.gep(source, row, i64(column))
+            value = b.load(llvm_ir.vector(source, form.lanes), pointer, given.size)
+            right.append(self.converted(value, given, form.rhs))
+            b.store(right[-1], b.gep(to, place, i64(column)), form.lanes * form.rhs.size)
+        return self.multiply_rows(tile, k, right, totals)
+
     def step(self, tile: PlacedTile, k: Value, totals: list[Value]) -> list[Value]:
         """A tile's sums with one more group."""
         b, form = self.b, self.form
-        lhs, rhs = memory_type(form.lhs), memory_type(form.rhs)
+        rhs = memory_type(form.rhs)
         lies = self.rhs_row != 0 and not self.copies
         at = b.gep(
             rhs, tile.packed, b.mul(k, i64(self.rhs_row if lies else self.width * form.group))
@@ -523,14 +559,35 @@ class PackedDot(tiles.Places):
         right = [
             b.load(form.vector, b.gep(rhs, at, i64(v * each)), align) for v in range(self.vectors)
         ]
-        row_size, depth = self.lhs_row, self.lhs_depth
-        if self.staged is not None:
-            row_size, depth = self.staged_row, 1
-        at = b.gep(lhs, tile.row, b.mul(k, i64(form.group * depth)))
         if self.following is not None:
             ahead = b.gep("i8", self.following, b.mul(k, i64(self.fetched)), inbounds=False)
             self.prefetch(ahead, 0, 2)
+        return self.multiply_rows(tile, k, right, totals)
+
+    def multiply_rows(
+        self, tile: PlacedTile, k: Value, right: list[Value], totals: list[Value]
+    ) -> list[Value]:
+        """A tile's sums with group ``k``, whose row of rhs is ``right``."""
+        b, form = self.b, self.form
+        lhs = memory_type(form.lhs)
+        row_size, depth = self.lhs_row, self.lhs_depth
+        if self.staged is not None:
+            row_size, depth = self.staged_row, 1
+        elif depth == 1 and self.frame.target.costs.memory.groups_ahead:
+            self.fetch_row(tile, k)
+        at = b.gep(lhs, tile.row, b.mul(k, i64(form.group * depth)))
         return tiles.step(b, form, self.rows, at, row_size, right, totals)
+
+    def fetch_row(self, tile: PlacedTile, k: Value) -> None:
+        """Ask for what one of the tile's rows of lhs has some groups behind ``k``; each row has its turn."""
+        b, form = self.b, self.form
+        lhs, memory = memory_type(form.lhs), self.frame.target.costs.memory
+        ahead = b.mul(b.add(k, i64(memory.groups_ahead)), i64(form.group))
+        turn = b.binary("and", k, i64(self.row_turns - 1))
+        place = b.add(ahead, b.mul(turn, i64(self.lhs_row)))
+        row = b.gep(lhs, tile.row, place, inbounds=False)
+        for at in range(0, self.row_turns * form.group * form.lhs.size, memory.line):
+            self.prefetch(b.gep("i8", row, i64(at), inbounds=False), 0, 3)
 
     def sum_rows(self, sums: Value) -> None:
         """``correction`` times the sum of each row of lhs that the unit reads."""

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from tripont.core.compiler import pipeline
 from tripont.core.compiler.codegen.kernels import pack, packed_dot, product_forms
+from tripont.core.compiler.codegen.kernels.emit import Frame
 from tripont.core.compiler.ir import dtypes, hlo
 from tripont.core.compiler.ir.dtypes import DType
 from tripont.core.compiler.observe.dump import Dump
@@ -219,14 +220,64 @@ def test_batches(types: tuple[DType, DType, DType], cpu: str) -> None:
 
 @pytest.mark.parametrize("types", [(F32, F32, F32), (F64, F64, F64), (BF16, BF16, BF16)], ids=str)
 def test_copied_panels(types: tuple[DType, DType, DType], cpu: str) -> None:
-    """Few rows by many columns: units of work copy the parts of panels, in one piece of k and in several."""
-    for m, n, k, batch in ((33, 401, 601, 0), (16, 515, 2051, 0), (12, 300, 520, 2)):
+    """Few rows, or a rhs that stays in the second cache: units of work copy the parts of panels, in one piece of k and
+    in several, one block of rows and several, where the last tile of a block is the first one, and where it is not.
+    """
+    shapes = (
+        (33, 401, 601, 0),
+        (16, 515, 2051, 0),
+        (12, 300, 520, 2),
+        (9, 515, 2051, 0),
+        (120, 130, 2100, 0),
+    )
+    for m, n, k, batch in shapes:
         instruction = product(types[:2], types[2], m, n, k, batch=batch)
         values = [random(o.dtype, o.dims, i) for i, o in enumerate(instruction.operands)]
         after = pipeline.run(module(instruction.operands, instruction), for_cpu(cpu, False), Dump())
         assert kinds(after) == ["packed-dot"]
         (got,) = NativeSimulation(after, cpu).run(values)
         near(got, instruction, values)
+
+
+@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+def test_copied_panels_of_many_rows(dtype: DType, cpu: str) -> None:
+    target = for_cpu(cpu, False)
+    before = target.costs.products
+    for m, n, k in ((270, 140, 1030), (530, 160, 930)):
+        instruction = product((dtype, dtype), dtype, m, n, k)
+        values = [random(o.dtype, o.dims, i) for i, o in enumerate(instruction.operands)]
+        after = pipeline.run(module(instruction.operands, instruction), target, Dump())
+        assert ("pack" in kinds(after)) == (before.copied_rhs == 0)
+        (got,) = NativeSimulation(after, cpu).run(values)
+        near(got, instruction, values)
+
+
+@pytest.mark.parametrize(("threads", "units"), [(1, 1), (2, 2), (4, 4)])
+def test_units_of_long_sums_have_all_rows(threads: int, units: int) -> None:
+    """So each part of the right-hand side is copied once."""
+    target = for_cpu("x86-64-v4", False, threads)
+    made = product((F32, F32), F32, 128, 128, 8192)
+    after = pipeline.run(module(made.operands, made), target, Dump())
+    (instruction,) = (i for i in after.entry.instructions if i.opcode == "packed-dot")
+    kernel = packed_dot.PackedDot(
+        Frame(target.module(), target, instruction, "kernel", collapsed=False)
+    )
+    assert (kernel.tall, kernel.wide) == (kernel.tiles, kernel.panels // units)
+
+
+def test_rows_of_the_left_hand_side_are_fetched_ahead() -> None:
+    """Where the costs say so: of a target whose groups ahead are 0 nothing of it is."""
+    made = product((F32, F32), F32, 80, 128, 128)
+    prefetches = []
+    for name in ("x86-64-v4", "x86-64-v3", "znver4"):
+        target = for_cpu(name, False)
+        after = pipeline.run(module(made.operands, made), target, Dump())
+        (instruction,) = (i for i in after.entry.instructions if i.opcode == "packed-dot")
+        code = target.module()
+        packed_dot.emit(code, target, instruction, "kernel")
+        to_read = re.findall(r"call void @llvm.prefetch.p0\(ptr %[\w.]+, i32 0,", str(code))
+        prefetches.append(len(to_read))
+    assert prefetches == [1, 0, 0]
 
 
 def test_transposed_result(cpu: str) -> None:
@@ -413,7 +464,7 @@ def test_prefetched_addresses_may_lie_behind_the_array() -> None:
     """The rows behind the last ones, and the panel behind the last one, are asked for too: LLVM must not conclude that
     they are there. Only the lines of the result are.
     """
-    made = product((BF16, BF16), F32, 120, 130, 1200)
+    made = product((BF16, BF16), F32, 300, 130, 1200)
     target = for_cpu("x86-64-v4", False)
     after = pipeline.run(module(made.operands, made), target, Dump())
     for opcode, kernel in (("pack", pack), ("packed-dot", packed_dot)):
