@@ -207,12 +207,15 @@ class PackedDot(tiles.Places):
             else:
                 wide = -(-wide // 2)
         # Blocks of one size: 5 tiles are 3 and 2, not 4 and 1. Few blocks are an even number, as threads mostly are.
-        rows = -(-self.tiles // tall)
-        units = batches * rows * -(-self.panels // wide)
+        rows, columns = -(-self.tiles // tall), -(-self.panels // wide)
+        units = batches * rows * columns
         if units % 2 and 1 < units < costs.threads.long_units:
-            rows += 1
+            if self.copies and not form.is_matrix:
+                columns += 1
+            else:
+                rows += 1
         self.tall = -(-self.tiles // rows)
-        self.wide = -(-self.panels // -(-self.panels // wide))
+        self.wide = -(-self.panels // columns)
         self.unit_ns = self.wide * (self.tall * tile_ns + self.copy_ns)
 
     def emit(self) -> EmittedKernel:
@@ -463,13 +466,14 @@ class PackedDot(tiles.Places):
         """Where :meth:`step` begins to fetch what tile ``number`` of a block is to fetch of the next panel."""
         b, form = self.b, self.form
         self.following: Value | None = None
-        if self.copies:  # a line of each row, another one with the next tile
+        self.fetched_lines = 1
+        if self.copies:  # some lines of each row, others with the next tile; the first tile, which copies, fetches none
             if self.tall == 1 or (self.panels == 1 and self.pieces == 1):
                 return
-            size = self.operands[1].shape.dtype.size
-            lines = -(-self.width * size // 64)
-            line = b.mul(b.binary("urem", number, i64(lines)), i64(64))
-            self.fetched = self.rhs_row * size
+            self.fetched_lines = -(-self.lying_lines // (self.tall - 1))
+            turn = b.binary("urem", number, i64(-(-self.lying_lines // self.fetched_lines)))
+            line = b.mul(turn, i64(self.fetched_lines * self.frame.target.costs.memory.line))
+            self.fetched = self.rhs_row * self.operands[1].shape.dtype.size
             self.following = b.gep("i8", self.next_lying(panel), line, inbounds=False)
             return
         if self.panels == 1 or self.rhs_row:
@@ -479,6 +483,12 @@ class PackedDot(tiles.Places):
         begin = b.add(i64(self.groups * group), b.mul(number, i64(self.piece * self.fetched)))
         begin = b.add(begin, b.mul(start, i64(group - self.fetched)))
         self.following = b.gep("i8", panel.lying, begin, inbounds=False)
+
+    @property
+    def lying_lines(self) -> int:
+        """The lines in which a row of a panel lies: one more where rows begin anywhere in a line."""
+        size, line = self.operands[1].shape.dtype.size, self.frame.target.costs.memory.line
+        return -(-self.width * size // line) + (self.rhs_row * size % line != 0)
 
     def next_lying(self, panel: Panel) -> Value:
         """Where the panel lies that is copied behind ``panel``: the next one of the block, or the first one, whose next
@@ -535,9 +545,14 @@ class PackedDot(tiles.Places):
         source, to = memory_type(given), memory_type(form.rhs)
         row = b.gep(source, tile.lying, b.mul(k, i64(self.rhs_row)))
         place = b.gep(to, tile.packed, b.mul(k, i64(self.width)))
-        for column in range(0, self.width, max(form.lanes, 64 // given.size)):
-            ahead = i64(self.frame.target.costs.memory.rows_ahead * self.rhs_row + column)
-            self.prefetch(b.gep(source, row, ahead, inbounds=False), 0, 3)
+        ahead = i64(self.frame.target.costs.memory.rows_ahead * self.rhs_row)
+        below = b.gep(source, row, ahead, inbounds=False)
+        for line in range(self.lying_lines):
+            self.prefetch(
+                b.gep("i8", below, i64(line * self.frame.target.costs.memory.line), inbounds=False),
+                0,
+                3,
+            )
         right = []
         for column in range(0, self.width, form.lanes):
             pointer = b.gep(source, row, i64(column))
@@ -561,7 +576,14 @@ class PackedDot(tiles.Places):
         ]
         if self.following is not None:
             ahead = b.gep("i8", self.following, b.mul(k, i64(self.fetched)), inbounds=False)
-            self.prefetch(ahead, 0, 2)
+            for line in range(self.fetched_lines):
+                self.prefetch(
+                    b.gep(
+                        "i8", ahead, i64(line * self.frame.target.costs.memory.line), inbounds=False
+                    ),
+                    0,
+                    2,
+                )
         return self.multiply_rows(tile, k, right, totals)
 
     def multiply_rows(

@@ -16,6 +16,7 @@ from tripont.core.compiler.ir.dtypes import DType
 from tripont.core.compiler.observe.dump import Dump
 from tripont.core.compiler.targets.host import cpu as cpus
 from tripont.core.compiler.targets.host import for_cpu
+from tripont.core.compiler.targets.host.target import HostTarget
 
 from tests.core.compiler.builders import module, op
 from tests.core.compiler.codegen.kernels.test_contraction import dot, reference
@@ -252,17 +253,33 @@ def test_copied_panels_of_many_rows(dtype: DType, cpu: str) -> None:
         near(got, instruction, values)
 
 
+def kernel_of(target: HostTarget, m: int, n: int, k: int) -> packed_dot.PackedDot:
+    """The kernel of the f32 product of an [m, k] and a [k, n] matrix."""
+    made = product((F32, F32), F32, m, n, k)
+    after = pipeline.run(module(made.operands, made), target, Dump())
+    (dot,) = (i for i in after.entry.instructions if i.opcode == "packed-dot")
+    return packed_dot.PackedDot(Frame(target.module(), target, dot, "kernel", collapsed=False))
+
+
 @pytest.mark.parametrize(("threads", "units"), [(1, 1), (2, 2), (4, 4)])
 def test_units_of_long_sums_have_all_rows(threads: int, units: int) -> None:
     """So each part of the right-hand side is copied once."""
-    target = for_cpu("x86-64-v4", False, threads)
-    made = product((F32, F32), F32, 128, 128, 8192)
-    after = pipeline.run(module(made.operands, made), target, Dump())
-    (instruction,) = (i for i in after.entry.instructions if i.opcode == "packed-dot")
-    kernel = packed_dot.PackedDot(
-        Frame(target.module(), target, instruction, "kernel", collapsed=False)
-    )
+    kernel = kernel_of(for_cpu("x86-64-v4", False, threads), 128, 128, 8192)
     assert (kernel.tall, kernel.wide) == (kernel.tiles, kernel.panels // units)
+
+
+def test_an_even_number_of_units_has_all_rows() -> None:
+    """21 panels in blocks of 5 are 5 blocks, which become 6, not 10 of half the rows."""
+    kernel = kernel_of(for_cpu("x86-64-v4", False, 1), 128, 1000, 4096)
+    assert (kernel.tall, kernel.panels, kernel.wide) == (kernel.tiles, 21, 4)
+
+
+def test_all_lines_of_rows_that_begin_anywhere_are_fetched() -> None:
+    target = for_cpu("x86-64-v4", False)
+    for n, more in ((896, 0), (900, 1)):
+        kernel = kernel_of(target, 16, n, 4096)
+        assert kernel.copies
+        assert kernel.lying_lines == kernel.width * 4 // 64 + more
 
 
 def test_rows_of_the_left_hand_side_are_fetched_ahead() -> None:
