@@ -89,7 +89,10 @@ def packed_product(
     if form.is_matrix:
         few = m <= target.costs.matrices.copied_rows and same
     else:
-        few = m <= costs.copied_rows or (same and k * n * form.rhs.size <= costs.copied_rhs)
+        # Rows a multiple of a way apart have few places in the second cache too.
+        spread = strides[-2] * form.rhs.size % target.costs.memory.way != 0
+        near = same and spread and k * n * form.rhs.size <= costs.copied_rhs
+        few = m <= costs.copied_rows or near
     # With few rows in lhs few units read a part of rhs. What is packed once for a program or a loop is not copied.
     once = right in kept or _is_literal(right, form)
     copies = lies and not small and few and not once

@@ -253,6 +253,14 @@ def test_copied_panels_of_many_rows(dtype: DType, cpu: str) -> None:
         near(got, instruction, values)
 
 
+@pytest.mark.parametrize(("n", "packed"), [(512, True), (520, False)])
+def test_rows_that_compete_for_places_of_the_second_cache_are_packed(n: int, packed: bool) -> None:
+    """Rows of 4 KB, where other products of so large operands copy panels as they lie."""
+    made = product((F64, F64), F64, 512, n, 500)
+    after = pipeline.run(module(made.operands, made), for_cpu("x86-64-v4", False), Dump())
+    assert ("pack" in kinds(after)) == packed
+
+
 def kernel_of(target: HostTarget, m: int, n: int, k: int) -> packed_dot.PackedDot:
     """The kernel of the f32 product of an [m, k] and a [k, n] matrix."""
     made = product((F32, F32), F32, m, n, k)
