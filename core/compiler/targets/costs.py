@@ -270,6 +270,10 @@ class Products:
         "elements",
         "least rows and columns, and most of either and of terms, of f32 that is not a library's either",
     ]
+    far_f32: Annotated[
+        int, "bytes", "of operands of f32 from which on a library takes longer than generated code"
+    ]
+    far_side: Annotated[int, "elements", "least rows and columns of such a product"]
     flat_rows: Annotated[
         int, "rows", "up to which, with many columns, a library's copy of rhs costs most"
     ]

@@ -21,6 +21,9 @@ f32              two vectors of columns or more  the "dot" kernel below, oneDNN 
                  to 224 rows and columns and
                  at most 224 terms; at most 128
                  rows by at least 1024 columns;
+                 with AVX-512, but for Zen,
+                 512 rows and columns and
+                 operands of 7.5 MB or more;
                  of any size where there is no
                  oneDNN
 bf16             from 64^3 on                   the "dot" kernel; oneDNN on Zen
@@ -86,5 +89,6 @@ def prefers_generated(
         flat = m <= costs.flat_rows and n >= costs.flat_columns
         least, most = costs.small_sides
         small = least <= min(m, n) and max(m, n, k) <= most
-        return m * n * k <= costs.most_f32 or flat or small
+        far = min(m, n) >= costs.far_side and (m + n) * k * lhs.size >= costs.far_f32
+        return m * n * k <= costs.most_f32 or flat or small or far
     return lhs.name not in costs.library_types

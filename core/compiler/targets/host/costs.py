@@ -203,6 +203,8 @@ _HOST: Final = Costs(
         library_columns=2,
         most_f32=112**3,
         small_sides=(64, 224),
+        far_f32=1 << 62,  # no product
+        far_side=512,
         flat_rows=128,
         flat_columns=1024,
         direct=1 << 19,
@@ -344,7 +346,7 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
         # 14 rows have a new line each every 16 steps of f32, more than the core looks ahead for. A step of so many rows
         # takes as long as copying a row of rhs; with AVX2 f64 384 took 1.3 times as long with such copies.
         memory = replace(memory, groups_ahead=32)
-        products = replace(products, copied_rows=256, copied_rhs=1 << 21)
+        products = replace(products, copied_rows=256, copied_rhs=1 << 21, far_f32=15 << 19)
     if cpu.partition("+")[0] == "znver4":
         # The nearest cache has eight ways. Packed tiles waste less than the "dot" kernel's blocks from 50^3 on.
         memory = replace(memory, ways=6)

@@ -30,11 +30,21 @@ BF16 = (dtypes.BF16, dtypes.BF16, dtypes.F32)
         (129, 1024, 4096, False),
         (128, 1023, 4096, False),
         (512, 512, 512, False),
+        (960, 1088, 960, True),  # operands of 7.5 MB
+        (960, 1087, 960, False),
+        (4096, 512, 512, True),
+        (4096, 511, 512, False),
+        (511, 4096, 512, False),
     ],
 )
 def test_f32(m: int, n: int, k: int, generated: bool) -> None:
     assert prefers_generated(F32, m, n, k, for_cpu("x86-64-v4")) is generated
     assert prefers_generated(F32, m, n, k, for_cpu("x86-64-v4", onednn=False))
+
+
+def test_large_f32_is_the_library_s_where_generated_code_is_not_known_to_be_faster() -> None:
+    for name in ("x86-64-v3", "znver4"):
+        assert not prefers_generated(F32, 2048, 2048, 2048, for_cpu(name))
 
 
 def test_bf16_is_the_library_s_where_it_multiplies_faster_than_f32() -> None:
