@@ -24,7 +24,16 @@ Array = np.ndarray[Any, Any]
 
 
 def _bytes(address: int, count: int) -> Array:
-    return np.ctypeslib.as_array(ctypes.cast(address, ctypes.POINTER(ctypes.c_uint8)), (count,))
+    return np.frombuffer((ctypes.c_uint8 * count).from_address(address), np.uint8)
+
+
+def _rows(address: int, distance: int, rows: int, width: int) -> Array:
+    """The rows in memory, which begin ``distance`` bytes after one another: nothing between them is touched."""
+    if not rows or not width:
+        return np.empty((rows, width), np.uint8)
+    first = address + min((rows - 1) * distance, 0)
+    memory = _bytes(first, abs(distance) * (rows - 1) + width)
+    return np.ndarray((rows, width), np.uint8, memory, address - first, (distance, 1))
 
 
 class Registers:
@@ -96,15 +105,13 @@ class Registers:
 
     def load(self, number: int, address: int, distance: int) -> None:
         value = self.values[number]
+        rows, width = self.rows[number], self.widths[number]
         value[...] = 0
-        for r in range(self.rows[number]):
-            width = self.widths[number]
-            value[r, :width] = _bytes(address + r * distance, width)
+        value[:rows, :width] = _rows(address, distance, rows, width)
 
     def store(self, number: int, address: int, distance: int) -> None:
-        for r in range(self.rows[number]):
-            width = self.widths[number]
-            _bytes(address + r * distance, width)[...] = self.values[number][r, :width]
+        rows, width = self.rows[number], self.widths[number]
+        _rows(address, distance, rows, width)[...] = self.values[number][:rows, :width]
 
     def _shape(self, sums: int, lhs: int, rhs: int) -> tuple[int, int, int]:
         """Rows, columns and depth of a multiplication."""
@@ -117,11 +124,12 @@ class Registers:
     def _integers(self, lhs_type: Any, rhs_type: Any) -> Callable[[int, int, int], None]:
         def multiply(sums: int, lhs: int, rhs: int) -> None:
             rows, columns, depth = self._shape(sums, lhs, rhs)
-            a = self.values[lhs].view(lhs_type)[:rows, : 4 * depth].astype(np.int64)
-            b = self.values[rhs].view(rhs_type)[:depth, : 4 * columns].astype(np.int64)
+            a = self.values[lhs].view(lhs_type)[:rows, : 4 * depth].astype(np.float64)
+            b = self.values[rhs].view(rhs_type)[:depth, : 4 * columns].astype(np.float64)
             b = b.reshape(depth, columns, 4).transpose(0, 2, 1).reshape(4 * depth, columns)
             total = self.values[sums].view(np.int32)[:rows, :columns]
-            total[...] = (total + a @ b).astype(np.uint64).astype(np.uint32).view(np.int32)
+            exact = (a @ b).astype(np.int64)  # all sums of 64 products of bytes are doubles
+            total[...] = (total + exact).astype(np.uint64).astype(np.uint32).view(np.int32)
 
         return multiply
 
@@ -130,16 +138,17 @@ class Registers:
         rows, columns, depth = self._shape(sums, lhs, rhs)
         a = _floats(self.values[lhs][:rows, : 4 * depth]).reshape(rows, depth, 2)
         b = _floats(self.values[rhs][:depth, : 4 * columns]).reshape(depth, columns, 2)
-        parts = np.zeros((rows, columns, 2), np.float32)
-        for k in range(depth):
-            exact = a[:, k, None, :].astype(np.float64) * b[None, k].astype(np.float64)
-            parts = (parts + exact).astype(np.float32)
+        exact = a.transpose(1, 2, 0)[..., None] * b.transpose(0, 2, 1)[..., None, :]
+        parts = np.zeros((2, rows, columns), np.float32)
+        for terms in exact:  # an even and an odd one for each sum
+            parts = (parts + terms).astype(np.float32)
         total = self.values[sums].view(np.float32)[:rows, :columns]
-        total += parts[..., 0] + parts[..., 1]
+        total += parts[0] + parts[1]
 
 
 def _floats(rows: Array) -> Array:
-    """The floats of rows of bf16; the smallest ones count as zero."""
+    """The floats of rows of bf16, whose products doubles hold; the smallest ones count as zero."""
     bits = np.ascontiguousarray(rows).view(np.uint16).astype(np.uint32) << 16
     values = bits.view(np.float32)
-    return np.where(np.abs(values) < np.finfo(np.float32).tiny, np.float32(0), values)
+    small = np.abs(values) < np.finfo(np.float32).tiny
+    return np.where(small, np.float32(0), values).astype(np.float64)
