@@ -24,7 +24,7 @@ from typing import Any
 
 import pytest
 
-from tests.framework_process import in_few_processes
+from tests.framework_process import in_few_processes, with_all_packages
 from tests.sampling import left_out_of_sample
 from tests.starter import Starter
 
@@ -189,7 +189,7 @@ def run_example(subprocess_environment: dict[str, str]) -> Callable[..., str]:
 
     def run(name: str, *arguments: str, starter: Starter | None = None, **variables: str) -> str:
         program = str(Path(__file__).parents[1] / "examples" / name / "main.py")
-        environment = subprocess_environment | variables
+        environment = with_all_packages(subprocess_environment | variables)
         if starter:
             done = starter.run(_AS_PYTHON_DOES, environment, program, *arguments, timeout=280)
         else:

@@ -23,7 +23,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Collection, Iterable, Sequence
+import tempfile
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,10 @@ _CHILD = "FRAMEWORK_TEST_CHILD"
 _LIMIT = 1800
 # pytest's exit status when nothing was selected.
 _NOTHING_RUN = 5
+# Keras imports them where they are installed, which is a quarter of what importing TensorFlow costs. Only examples use
+# them, which run as users run them (``with_all_packages``).
+_HIDDEN_PACKAGES = ("matplotlib", "sklearn")
+_FOLDER_THAT_HIDES = "FRAMEWORK_TEST_HIDDEN_PACKAGES"
 _TEST = re.compile(r"^\s*def (test\w*)\(", re.MULTILINE)
 
 
@@ -100,6 +105,24 @@ def _all_inside(config: pytest.Config, folder: Path) -> bool:
     return bool(paths) and all(p == top or top in p.parents for p in paths)
 
 
+def _without_packages(environment: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """The environment of a Python in which ``folder`` hides packages."""
+    for name in _HIDDEN_PACKAGES:
+        text = f"raise ImportError('tests/framework_process.py hides {name}')\n"
+        Path(folder, f"{name}.py").write_text(text)
+    path = os.pathsep.join(filter(None, [str(folder), environment.get("PYTHONPATH")]))
+    return {**environment, "PYTHONPATH": path, _FOLDER_THAT_HIDES: str(folder)}
+
+
+def with_all_packages(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a user's Python, in which no package is hidden."""
+    hiding = environment.get(_FOLDER_THAT_HIDES)
+    if hiding is None:
+        return dict(environment)
+    path = [p for p in environment.get("PYTHONPATH", "").split(os.pathsep) if p != hiding]
+    return {**environment, "PYTHONPATH": os.pathsep.join(path)}
+
+
 class _ChildFile(pytest.File):
     alone = False
 
@@ -128,15 +151,16 @@ class _ChildItem(pytest.Item):
         # Examples that this process has imported set the level, which would hide warnings that tests look for.
         left_out = ("PYTEST_", "TF_CPP_MIN_LOG_LEVEL")
         environment = {k: v for k, v in os.environ.items() if not k.startswith(left_out)}
-        done = subprocess.run(
-            command,
-            cwd=self.config.rootpath,
-            env=environment | {_CHILD: "1"},
-            capture_output=True,
-            text=True,
-            timeout=_LIMIT,
-            check=False,
-        )
+        with tempfile.TemporaryDirectory() as hiding:
+            done = subprocess.run(
+                command,
+                cwd=self.config.rootpath,
+                env=_without_packages(environment, Path(hiding)) | {_CHILD: "1"},
+                capture_output=True,
+                text=True,
+                timeout=_LIMIT,
+                check=False,
+            )
         self.add_report_section("call", "child", done.stdout[-200_000:] + done.stderr[-20_000:])
         if done.returncode == _NOTHING_RUN:
             pytest.skip("nothing in this file is selected")

@@ -31,12 +31,21 @@ def pytest_pycollect_makemodule(module_path, parent):
 """
 
 _TEST = """
+import importlib
 import os
 from pathlib import Path
+import pytest
+from tests.framework_process import with_all_packages
 
 def test_{name}():
     Path(__file__).with_suffix(".pid").write_text(str(os.getpid()))
     assert "{name}" != "{wrong}"
+
+def test_packages_that_only_examples_use_are_hidden():
+    if "{name}" != "outside":
+        with pytest.raises(ImportError, match="hides matplotlib"):
+            importlib.import_module("matplotlib")
+        assert with_all_packages(os.environ)["PYTHONPATH"] == {path!r}
 """
 
 
@@ -49,7 +58,7 @@ def _run(folder: Path, *arguments: str, wrong: str = "") -> tuple[str, dict[str,
     (inner / "conftest.py").write_text(_INNER)
     files = {name: inner / f"test_{name}.py" for name in "abc"}
     for name, path in (files | {"outside": folder / "test_outside.py"}).items():
-        path.write_text(_TEST.format(name=name, wrong=wrong))
+        path.write_text(_TEST.format(name=name, wrong=wrong, path=str(_ROOT)))
     command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *arguments, "."]
     done = subprocess.run(
         command,
