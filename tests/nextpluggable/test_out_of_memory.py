@@ -5,13 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 
-# A limit of 64 MiB, and arrays of 24 MiB: two fit, a third does not.
-LIMIT = 64 << 20
+# A limit of 16 MiB, and arrays of 6 MiB: two fit, a third does not.
+LIMIT = 16 << 20
 PROGRAM = """
 import gc
 import tensorflow as tf
 
-SIZE = 6 << 20
+SIZE = 3 << 19
 exhausted = tf.errors.ResourceExhaustedError
 
 
@@ -39,7 +39,7 @@ with tf.device("XPU:0"):
             if refused(lambda: kept.append(step(kept[0]))):
                 break
         else:
-            raise AssertionError(f"{way}: 72 MiB fit into 64")
+            raise AssertionError(f"{way}: 18 MiB fit into 16")
         assert float(kept[0][3]) == 1.0, way
         kept.clear()
         gc.collect()
