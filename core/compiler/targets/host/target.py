@@ -50,19 +50,24 @@ class HostTarget(TextTarget):
     def compile_object(
         self, text: str, quick: bool = False, *, dump: bool = False
     ) -> linker.Object:
+        if not dump:
+            return linker.read(self.elf_object(text, quick))
         machine = _machine(self.triple, self.features, quick)
         with _parse(text) as parsed:
-            _optimise(parsed, machine)
-            if "@llvm.masked.store." in text and verifier.enabled():
-                _check_masked_stores(str(parsed))
-            if not dump:
-                return linker.read(machine.emit_object(parsed))
+            _optimise_checked(parsed, machine, text)
             optimised = str(parsed)  # before LLVM prepares it for generating code
             assembly = machine.emit_assembly(parsed)
         made = linker.read(self._assemble(assembly, text, machine))
         made.optimised_ir = optimised
         made.assembly = assembly
         return made
+
+    def elf_object(self, text: str, quick: bool) -> bytes:
+        """What LLVM makes of a module's text."""
+        machine = _machine(self.triple, self.features, quick)
+        with _parse(text) as parsed:
+            _optimise_checked(parsed, machine, text)
+            return bytes(machine.emit_object(parsed))
 
     def _assemble(self, assembly: str, text: str, machine: Any) -> bytes:
         """The object of what ``text`` was compiled to: what runs is what the dump shows, at a twentieth of the time of
@@ -84,6 +89,13 @@ class HostTarget(TextTarget):
         with _parse(text) as parsed:
             _optimise(parsed, _machine(self.triple, self.features))
             return str(parsed)
+
+
+def _optimise_checked(module: Any, machine: Any, text: str) -> None:
+    """The same as :func:`_optimise` of the module that was read from ``text``, with a check where that is enabled."""
+    _optimise(module, machine)
+    if "@llvm.masked.store." in text and verifier.enabled():
+        _check_masked_stores(str(module))
 
 
 def _check_masked_stores(optimised: str) -> None:
