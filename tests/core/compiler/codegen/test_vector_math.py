@@ -30,6 +30,14 @@ def _each(function: Callable[[float], float]) -> Callable[[Array], Array]:
     return lambda x: np.vectorize(function, otypes=[np.float64])(x)
 
 
+def _erf_inv(x: Array) -> Array:
+    """SciPy's, which takes 300 times as long for each number outside of the function's domain."""
+    result = np.where(x == 0, x, np.nan)
+    inside = (np.abs(x) <= 1) & (x != 0)
+    result[inside] = special.erfinv(x[inside])
+    return result
+
+
 # name: (reference in the wider type, largest error of float in ulp, of double)
 UNARY: dict[str, tuple[Callable[[Array], Array], float, float]] = {
     "exp": (np.exp, 1.02, 1.0),
@@ -42,7 +50,7 @@ UNARY: dict[str, tuple[Callable[[Array], Array], float, float]] = {
     # The references of these three for double are themselves only double.
     "erf": (_each(math.erf), 1.4, 1.5),
     "erfc": (_each(math.erfc), 4.4, 4.0),
-    "erf_inv": (lambda x: np.where(x == 0, x, special.erfinv(x)), 3.2, 4.0),
+    "erf_inv": (_erf_inv, 3.2, 4.0),
     "asin": (np.arcsin, 0.52, 0.52),
     "acos": (np.arccos, 0.52, 0.52),
     "rsqrt": (lambda x: 1 / np.sqrt(x), 0.51, 0.51),
@@ -116,9 +124,11 @@ def errors(got: Array, exact: Array) -> Array:
         return np.where(wrong_zero, np.inf, error)
 
 
-def check(name: str, got: Array, exact: Array, bound: float, *arguments: Array) -> None:
+def check(name: str, got: Array, exact: Array, bounds: float | Array, *arguments: Array) -> None:
+    """``bounds``: of the errors in ulp, one for all or one for each."""
     error = errors(got, exact)
-    worst = int(np.argmax(error))
+    worst = int(np.argmax(error / bounds))
+    bound = np.broadcast_to(bounds, error.shape)[worst]
     where = ", ".join(repr(a[worst]) for a in arguments)
     message = f"{name}({where}) = {got[worst]!r}, not {exact[worst]!r}: {error[worst]:.3f} ulp"
     assert error[worst] <= bound, message
@@ -378,10 +388,10 @@ def test_half_power(scalar: str, dtype: Any, wide: Any, cpu: str, n: int) -> Non
         exact = np.power(x.astype(wide), np.full(x.shape, n / 2, wide))  # no root, as of a scalar
     power = partial(half_power, n=n)
     got = elementwise(power, scalar, 1, cpu)(x)
-    check(f"{n}/2", got, exact, 0.51 if scalar == "float" else 0.8, x)
     with np.errstate(all="ignore"):
         normal = np.abs(exact.astype(np.float64)) > np.finfo(dtype).tiny
-    check(f"{n}/2", got[normal], exact[normal], 0.51, x[normal])
+    bounds = np.where(normal | (dtype == np.float32), 0.51, 0.8)
+    check(f"{n}/2", got, exact, bounds, x)
     np.testing.assert_array_equal(np.signbit(got[got == 0]), False)
     assert elementwise(power, scalar, 1, cpu)(dtype([1.0] * 8)).tolist() == [1.0] * 8
 
