@@ -52,7 +52,7 @@ class Simulation:
         allocations = self.assignment.allocations
         for a in allocations:
             # Garbage, for nothing may rely on zeros; aligned as the runtime aligns it.
-            raw = rng.integers(0, 256, max(a.size, 1) + 127, np.uint8)
+            raw = np.frombuffer(bytearray(rng.bytes(max(a.size, 1) + 127)), np.uint8)
             skip = -raw.ctypes.data % 64
             block = raw[skip : skip + (max(a.size, 1) + 63) // 64 * 64]
             source: bytes | None = None
@@ -69,9 +69,10 @@ class Simulation:
         self.memory = memory
         self._execute(self.lowered.thunks)
         for n, content in before.items():
-            np.testing.assert_array_equal(
-                memory[n], content, err_msg="a parameter or constant was written"
-            )
+            if not np.array_equal(memory[n], content):  # a tenth of the time of what says where
+                np.testing.assert_array_equal(
+                    memory[n], content, err_msg="a parameter or constant was written"
+                )
         results = []
         by_index = {
             a.index: n for n, a in enumerate(allocations) if a.kind == artifact.ALLOCATION_RESULT
