@@ -31,6 +31,9 @@ CASES = {
     ),
     "other norms": lambda x: x.norm() + x.norm(3, 1, True) + x.norm(1, dtype=torch.float64),
     "normalize": lambda x: F.normalize(x, INFINITY),
+    "diagonals of other dimensions": lambda x: (
+        x.diagonal(2, 0, 2) + x.diagonal(-1, 2, 1)[..., :1, :4].sum()
+    ),
     "slogdet": lambda x: torch.linalg.slogdet(square(x))[1],
     "logdet": lambda x: torch.logdet(square(x) @ square(x).T),
 }
@@ -66,6 +69,25 @@ def test_both_gradients_of_a_smooth_loss(reduction):
         found.append([t.cpu() for t in (loss.detach(), x.grad, target.grad)])
     for got, want in zip(*found, strict=True):
         torch.testing.assert_close(got, want, **TOLERANCE)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("ignored", [-100, 2])
+def test_the_loss_of_one_sample(reduction, ignored):
+    """It ends the process without the correction."""
+    x, weight = torch.tensor([0.5, -1.0, 2.0, 0.1]), torch.tensor([1.0, 2.0, 0.5, 3.0])
+    found = []
+    for device in ("xla", "cpu"):
+        logits = x.to(device).requires_grad_()
+        target = torch.tensor(2).to(device)
+        losses = [
+            F.cross_entropy(logits, target, w, ignore_index=ignored, reduction=reduction)
+            for w in (None, weight.to(device))
+        ]
+        (3 * losses[0] + losses[1]).backward()
+        found.append([t.detach().cpu() for t in (*losses, logits.grad)])
+    for got, want in zip(*found, strict=True):
+        torch.testing.assert_close(got, want, equal_nan=True, **TOLERANCE)
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.int32, torch.int64])
@@ -119,8 +141,8 @@ def test_a_running_variance_is_that_of_a_sample(momentum):
     for device in ("xla", "cpu"):
         norm = torch.nn.BatchNorm1d(5, momentum=momentum).to(device)
         for batch in batches:
-            norm(batch.to(device))
-        found.append([t.cpu() for t in norm.buffers()])
+            norm(batch.to(device)).square().sum().backward()
+        found.append([t.detach().cpu() for t in (*norm.buffers(), norm.weight.grad)])
     for got, want in zip(*found, strict=True):
         torch.testing.assert_close(got, want, **TOLERANCE)
 

@@ -133,14 +133,13 @@ def test_autocast_computes_in_bf16():
 
 
 def test_batch_norm_keeps_statistics():
-    """torch_xla keeps the variance over n, where PyTorch's CPU keeps the one over n - 1."""
     x = _random(4, 3, 5, 5) * 2 + 1
     norm = nn.BatchNorm2d(3, momentum=0.3).to("xla")
     y = norm(x.to("xla")).detach().cpu()
     torch.testing.assert_close(y, F.batch_norm(x, None, None, training=True))
     norm(x.to("xla"))
     mean = (1 - 0.7**2) * x.mean((0, 2, 3))
-    variance = 0.7**2 + (1 - 0.7**2) * x.var((0, 2, 3), unbiased=False)
+    variance = 0.7**2 + (1 - 0.7**2) * x.var((0, 2, 3))
     torch.testing.assert_close(norm.running_mean.cpu(), mean)
     torch.testing.assert_close(norm.running_var.cpu(), variance)
     assert int(norm.num_batches_tracked) == 2
