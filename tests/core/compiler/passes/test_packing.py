@@ -111,8 +111,12 @@ def test_constants_are_packed(
     other = compiled(made, list(made.operands), cpu)
     weights = hlo.constant(values[1], types[1])
     after = compiled(made.replace(operands=[made.operands[0], weights]), [made.operands[0]], cpu)
-    assert "pack" in kinds(other)
+    # Columns that are neighbours in memory may be copied while they are multiplied instead.
+    assert "pack" in kinds(other) or not transposed
     assert "pack" not in kinds(after)
+    constants = [i for i in after.entry.instructions if i.opcode == "constant"]
+    assert constants
+    assert all(i.shape.dims != weights.shape.dims for i in constants)
     (wanted,) = NativeSimulation(other, cpu).run(values)
     (got,) = NativeSimulation(after, cpu).run(values[:1])
     np.testing.assert_array_equal(got, wanted)
@@ -120,7 +124,7 @@ def test_constants_are_packed(
 
 def test_large_constants_are_packed_when_the_program_runs(monkeypatch: Any) -> None:
     monkeypatch.setattr(packed, "_PACKED_LITERAL_BYTES", 1 << 20)
-    made = product((F32, F32), F32, 200, 600, 901)
-    weights = hlo.constant(random(F32, (901, 600), 1), F32)
+    made = product((F32, F32), F32, 200, 600, 901, (False, True))
+    weights = hlo.constant(random(F32, (600, 901), 1), F32)
     after = compiled(made.replace(operands=[made.operands[0], weights]), [made.operands[0]])
     assert "pack" in kinds(after)
