@@ -46,8 +46,7 @@ MEMORY_REASONS: Final[dict[str, str]] = {
     "convolution_in_loop": _BLOCKED,
     "finite_differences_gradient": "the differences are an array that the gradient reads; XLA computes each of them "
     "seven times instead",
-    "inverse_16_batch": "LU factors and unit matrices of the whole batch are arrays; a thread's tile in lanes comes on "
-    "top",
+    "inverse_16_batch": "the arrays take as much as XLA's; a quarter of a megabyte, whatever the batch, comes on top",
     "jaxley_cell_gradient": "what the forward loop stacks for the gradient, 401 steps of some 50 small arrays; which "
     "of them XLA does without was not looked at",
     "product_s8_1024": "an operand is packed for the processor's products",

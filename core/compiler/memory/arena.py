@@ -4,25 +4,42 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Sequence
+from operator import itemgetter
 
 from ..formats.artifact import ALIGNMENT
 from .liveness import Group
 
 
 def place_in_arena(groups: Sequence[Group], allocation: int) -> int:
-    """Give every group an offset in the arena; its size."""
-    events = sorted(groups, key=lambda g: (g.start, -g.size))
-    ending = sorted(((g.end, n) for n, g in enumerate(events)))
+    """Give every group an offset in the arena; its size.
+
+    Groups are placed in the order of time and against it, and the smaller arena is taken: a large group after small
+    ones that went one by one finds no room between them, but they find room around it.
+    """
+    spans = [(g.start, g.end) for g in groups]
+    sizes = [rounded(g.size) for g in groups]
+    against = [(-end, -start) for start, end in spans]
+    size, offsets = min(_placed(spans, sizes), _placed(against, sizes), key=itemgetter(0))
+    for group, offset in zip(groups, offsets, strict=True):
+        group.allocation = allocation
+        group.offset = offset
+    return size
+
+
+def _placed(spans: Sequence[tuple[int, int]], sizes: Sequence[int]) -> tuple[int, list[int]]:
+    """How large an arena is, and the offsets in it of what is alive in ``spans``, if placed from the first time on."""
+    begun = sorted(range(len(spans)), key=lambda n: (spans[n][0], -sizes[n]))
+    ending = sorted(begun, key=lambda n: spans[n][1])
+    offsets = [0] * len(spans)
     free = FreeList()
     next_end = 0
-    for group in events:
-        while next_end < len(ending) and ending[next_end][0] < group.start:
-            done = events[ending[next_end][1]]
-            free.release(done.offset, rounded(done.size))
+    for number in begun:
+        while spans[ending[next_end]][1] < spans[number][0]:
+            done = ending[next_end]
+            free.release(offsets[done], sizes[done])
             next_end += 1
-        group.allocation = allocation
-        group.offset = free.take(rounded(group.size))
-    return free.top
+        offsets[number] = free.take(sizes[number])
+    return free.top, offsets
 
 
 def rounded(size: int) -> int:
