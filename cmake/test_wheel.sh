@@ -58,8 +58,8 @@ EOF
 "$environment/bin/tripont" doctor
 
 echo "with the oldest llvmlite, rich and typer that pyproject.toml allows"
-mapfile -t oldest < <(sed -n -E 's/^ *"(llvmlite|rich|typer)>=([0-9.]+)",$/\1==\2.*/p' pyproject.toml)
-"$environment/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --target oldest "${oldest[@]}"
+mapfile -t oldest < <(sed -n -E '/^dependencies/,/^]/s/^ *"(llvmlite|rich|typer)>=([0-9.]+)",$/\1==\2.*/p' pyproject.toml)
+"$environment/bin/python" -m pip install --quiet --disable-pip-version-check --target oldest "${oldest[@]}"
 for sample in sample integer_products; do
   PYTHONPATH=$PWD/oldest "$environment/bin/python" -m "tests.cpus.$sample"
 done
