@@ -4,7 +4,8 @@
 # Builds the wheel and installs it with the extras "jax" and "sycl" into a clean environment, as `pip install .[jax,sycl]` does
 # for a user, then runs the smaller test set there, outside the checkout's packages. The environment is of Python 3.12 with the
 # newest JAX if a Python 3.12 is found; else it says so and takes the development environment's Python. A sample of programs runs
-# with the oldest llvmlite, rich and typer, too. For each FRAMEWORK (tensorflow, torch) the wheel is then installed, used and uninstalled in an environment that is made for this and removed.
+# with the oldest llvmlite, rich and typer, too. For each FRAMEWORK (tensorflow, torch) the wheel is then installed, used and
+# uninstalled in an environment that is made for this and removed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 development=$1

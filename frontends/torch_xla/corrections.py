@@ -28,19 +28,19 @@ _DECOMPOSED: Final = (
     "smooth_l1_loss.default",
     "smooth_l1_loss_backward.default",
 )
-# Held, for what it registers goes with it.
-_kernels: Any = None
+# By their dispatch key. Held, for what they register goes with them.
+_libraries: dict[str, Any] = {}
 
 
 def install() -> None:
     """Put the corrections in place, once."""
-    global _kernels
-    if _kernels is not None:
+    if _libraries:
         return
     import torch
     from torch._decomp import decomposition_table
 
-    _kernels = torch.library.Library("aten", "IMPL", "XLA")  # type: ignore[no-untyped-call]
+    for key in _BESIDE:
+        _libraries[key] = torch.library.Library("aten", "IMPL", key)  # type: ignore[no-untyped-call]
     corrections: dict[str, Callable[..., Any]] = {
         "__rshift__.Scalar": torch.bitwise_right_shift,
         "__rshift__.Tensor": torch.bitwise_right_shift,
@@ -50,18 +50,15 @@ def install() -> None:
         corrections[f"norm.{overload}"] = _norm
     for name in _DECOMPOSED:
         corrections[name] = decomposition_table[_operation(name)]
-    replaced = {name: _beside(name, correction) for name, correction in _BESIDE.items()}
     with warnings.catch_warnings():
         # PyTorch says that a kernel is replaced.
         warnings.simplefilter("ignore")
         for name, kernel in corrections.items():
-            _kernels.impl(_operation(name), kernel)
-        for name, kernel in replaced.items():
-            _kernels.impl(_operation(name), kernel, with_keyset=True)
-    for place in (torch, torch.Tensor):
-        for name, all_elements in (("amax", torch.max), ("amin", torch.min)):
-            setattr(place, name, _of_all_elements(getattr(place, name), all_elements))
-    torch.nn.functional.batch_norm = _as_on_the_cpu(torch.nn.functional.batch_norm)
+            _libraries["XLA"].impl(_operation(name), kernel)
+        for key, beside in _BESIDE.items():
+            for name, correction in beside.items():
+                kernel = _beside(name, key, correction)
+                _libraries[key].impl(_operation(name), kernel, with_keyset=True)
 
 
 def _operation(name: str) -> Any:
@@ -69,22 +66,6 @@ def _operation(name: str) -> Any:
 
     operation, overload = name.split(".")
     return getattr(getattr(torch.ops.aten, operation), overload)
-
-
-def _of_all_elements(extreme: Callable[..., Any], all_elements: Callable[..., Any]) -> Any:
-    """``amax`` or ``amin``, which takes ``all_elements`` (``max`` or ``min``) where no dimensions are named. A kernel
-    in its place would not do: its gradient sums along no dimensions, too.
-    """
-
-    @functools.wraps(extreme)
-    def of_all_elements(input: Any, dim: Any = (), keepdim: bool = False, **options: Any) -> Any:
-        named = input.dim() and (isinstance(dim, int) or len(dim))
-        if options or named or input.device.type != "xla":
-            return extreme(input, dim, keepdim, **options)
-        result = all_elements(input)
-        return result.reshape((1,) * input.dim()) if keepdim else result
-
-    return of_all_elements
 
 
 def _norm(x: Any, p: Any = 2, dim: Any = None, keepdim: Any = False, dtype: Any = None) -> Any:
@@ -101,23 +82,42 @@ def _slogdet(x: Any) -> Any:
     return tuple(t.to(x.device) for t in torch.ops.aten._linalg_slogdet(x.cpu()))
 
 
-# ------------------------------------------------ beside torch_xla's kernel, which is called where it is right
-def _beside(name: str, correction: Callable[..., Any]) -> Callable[..., Any]:
-    """A kernel that calls ``correction`` with torch_xla's kernel and the operands."""
+# ------------------------------------------------ beside a kernel, which is called where it is right
+def _beside(name: str, key: str, correction: Callable[..., Any]) -> Callable[..., Any]:
+    """A kernel that calls ``correction`` with that of the dispatch key and the operands."""
     import torch
 
-    kernel = torch.library.get_kernel(_operation(name), "XLA")
+    kernel = torch.library.get_kernel(_operation(name), key)
 
-    def corrected(keys: Any, *operands: Any) -> Any:
-        return correction(functools.partial(kernel.call_boxed, keys), *operands)
+    def corrected(keys: Any, *operands: Any, **options: Any) -> Any:
+        return correction(functools.partial(kernel.call_boxed, keys), *operands, **options)
 
     return corrected
+
+
+def _extreme(all_elements: str) -> Callable[..., Any]:
+    """``amax`` or ``amin``, which takes ``all_elements`` (``max`` or ``min``) where no dimensions are named, and of a
+    number.
+    """
+
+    def extreme(kernel: Any, x: Any, dim: Any = (), keepdim: bool = False) -> Any:
+        if dim and (x.dim() or any(d not in (-1, 0) for d in dim)):
+            return kernel(x, dim, keepdim)
+        result = getattr(x, all_elements)()
+        return result.reshape((1,) * x.dim()) if keepdim else result
+
+    return extreme
 
 
 def _nll_loss(kernel: Any, x: Any, target: Any, *rest: Any) -> Any:
     """The loss of one sample without a batch, which ends the process in torch_xla's kernel."""
     if x.dim() != 1:
         return kernel(x, target, *rest)
+    if target.shape not in ((), (1,)):
+        raise ValueError(
+            "nll_loss of one sample (1-d input) takes one target of shape () or (1,), but its shape is "
+            f"{tuple(target.shape)}."
+        )
     loss, weight = kernel(x.unsqueeze(0), target.reshape(1), *rest)
     return loss.reshape(()), weight
 
@@ -135,56 +135,50 @@ def _diagonal(kernel: Any, x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1
     return kernel(x.movedim((dim1, dim2), (-2, -1)), offset, -2, -1)
 
 
-_BESIDE: Final[dict[str, Callable[..., Any]]] = {
-    "diagonal_copy.default": _diagonal,
-    "nll_loss_backward.default": _nll_loss_backward,
-    "nll_loss_forward.default": _nll_loss,
-}
-
-
-def _as_on_the_cpu(batch_norm: Callable[..., Any]) -> Callable[..., Any]:
-    """``torch.nn.functional.batch_norm``, whose evaluation on XLA's devices has a gradient, and whose running variance
-    is that of n - 1 degrees of freedom.
+def _batch_norm(
+    kernel: Any,
+    x: Any,
+    weight: Any,
+    bias: Any,
+    mean: Any,
+    variance: Any,
+    training: bool,
+    *rest: Any,
+) -> Any:
+    """``native_batch_norm``, whose running variance is over n - 1: torch_xla adds momentum * variance over n to
+    (1 - momentum) * running variance.
     """
-    import torch
-    from torch.autograd.grad_mode import _unsafe_preserve_version_counter
+    momentum, _ = rest
+    count = x.numel() // max(x.shape[1], 1)
+    if not training or variance is None or count < 2 or not momentum:
+        return kernel(x, weight, bias, mean, variance, training, *rest)
+    correction = count / (count - 1)
+    variance.copy_(variance / correction)
+    result = kernel(x, weight, bias, mean, variance, training, *rest)
+    variance.copy_(variance * correction)
+    return result
 
-    @functools.wraps(batch_norm)
-    def as_on_the_cpu(
-        input: Any,
-        running_mean: Any,
-        running_var: Any,
-        weight: Any = None,
-        bias: Any = None,
-        training: bool = False,
-        momentum: float = 0.1,
-        eps: float = 1e-5,
-    ) -> Any:
-        arguments = input, running_mean, running_var, weight, bias, training, momentum, eps
-        if input.device.type != "xla":
-            return batch_norm(*arguments)
-        if training:
-            count = input.numel() // max(input.shape[1], 1)
-            if running_var is None or count < 2 or not momentum:
-                return batch_norm(*arguments)
-            # torch_xla adds momentum * variance over n to (1 - momentum) * running_var.
-            correction = count / (count - 1)
-            with torch.no_grad():
-                running_var.div_(correction)
-            result = batch_norm(*arguments)
-            # The gradient keeps the tensor without reading it.
-            with torch.no_grad(), _unsafe_preserve_version_counter(running_var):
-                running_var.mul_(correction)
-            return result
-        if not torch.is_grad_enabled() or not any(
-            t is not None and t.requires_grad for t in (input, weight, bias)
-        ):
-            return batch_norm(*arguments)
-        shape = (1, -1, *(1,) * (input.dim() - 2))
-        scale = (running_var + eps).rsqrt()
-        if weight is not None:
-            scale = scale * weight
-        result = (input - running_mean.reshape(shape)) * scale.reshape(shape)
-        return (result if bias is None else result + bias.reshape(shape)).to(input.dtype)
 
-    return as_on_the_cpu
+def _batch_norm_backward(kernel: Any, *operands: Any) -> Any:
+    """The gradient in evaluation, too, which torch_xla refuses."""
+    from torch._decomp import decomposition_table
+
+    _, _, _, _, _, _, _, train, *_ = operands
+    gradient = decomposition_table[_operation("native_batch_norm_backward.default")]
+    return (kernel if train else gradient)(*operands)
+
+
+_EXTREMES: Final = {"amax.default": _extreme("max"), "amin.default": _extreme("min")}
+# By the dispatch key of their kernel. Tensors of inference mode meet that of "XLA" alone.
+_BESIDE: Final[dict[str, dict[str, Callable[..., Any]]]] = {
+    "XLA": {
+        "diagonal_copy.default": _diagonal,
+        "native_batch_norm.default": _batch_norm,
+        "native_batch_norm_backward.default": _batch_norm_backward,
+        "nll_loss_backward.default": _nll_loss_backward,
+        "nll_loss_forward.default": _nll_loss,
+        **_EXTREMES,
+    },
+    # The gradients of a maximum of all elements divide by a sum along no dimensions, which is another number there.
+    "AutogradXLA": _EXTREMES,
+}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch.nn import functional as F  # noqa: N812  # as PyTorch's users call it
@@ -145,6 +147,81 @@ def test_a_running_variance_is_that_of_a_sample(momentum):
         found.append([t.detach().cpu() for t in (*norm.buffers(), norm.weight.grad)])
     for got, want in zip(*found, strict=True):
         torch.testing.assert_close(got, want, **TOLERANCE)
+
+
+@pytest.mark.parametrize("count", [1, 6])
+def test_inference_mode(count):
+    """Its tensors have no gradients' key."""
+    torch.manual_seed(0)
+    batch = torch.randn(count, 5, 3)
+    found = []
+    for device in ("xla", "cpu"):
+        norm = torch.nn.BatchNorm1d(5).to(device)
+        with torch.inference_mode():
+            x = batch.to(device)
+            found.append([t.cpu() for t in (norm(x), *norm.buffers(), x.amax(), x.amin(()))])
+    for got, want in zip(*found, strict=True):
+        torch.testing.assert_close(got, want, **TOLERANCE)
+
+
+class Corrected(torch.nn.Module):
+    """What has corrections for XLA's devices, on the CPU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        running = torch.amax(x) + torch.amin(x, 1).sum() + x.amax()
+        return self.norm(x) + running + F.batch_norm(x, None, None, training=True)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        torch.jit.script,
+        torch.fx.symbolic_trace,
+        lambda module: torch.jit.trace(module, torch.ones(2, 3, 5)),
+        lambda module: torch.export.export(module, (torch.ones(2, 3, 5),)).module(),
+        lambda module: torch.compile(module, backend="aot_eager", fullgraph=True),
+    ],
+    ids=["script", "fx", "trace", "export", "compile"],
+)
+def test_programs_on_the_cpu_are_as_they_were(made):
+    """The corrections are kernels of XLA's devices: nobody else meets them."""
+    torch.manual_seed(0)
+    x = torch.randn(2, 3, 5)
+    module = Corrected().train()
+    want = copy.deepcopy(module)(x)
+    assert torch.equal(made(module)(x), want)
+
+
+BAD_CALLS = {
+    "amax of a list": lambda device: torch.amax([1.0, 2.0]),
+    "amax of a dimension that a number has not": lambda device: torch.ones((), device=device).amax(
+        1
+    ),
+    "batch_norm of one dimension": lambda device: F.batch_norm(
+        torch.ones(4, device=device, requires_grad=True), *torch.ones(2, 4, device=device)
+    ),
+    "batch_norm without statistics": lambda device: F.batch_norm(
+        torch.ones(2, 4, device=device, requires_grad=True), None, None
+    ),
+    "two targets of one sample": lambda device: F.nll_loss(
+        torch.ones(3, device=device), torch.tensor([1, 2], device=device)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD_CALLS)
+def test_bad_calls_raise_as_on_the_cpu(name):
+    """The same exception, or torch_xla's RuntimeError in its place."""
+    raised = []
+    for device in ("xla", "cpu"):
+        with pytest.raises(Exception) as error:  # noqa: PT011  # whichever PyTorch raises
+            BAD_CALLS[name](device)
+        raised.append(error.type)
+    assert raised[0] in (raised[1], RuntimeError)
 
 
 def test_an_evaluated_batch_norm_keeps_its_dtype():
