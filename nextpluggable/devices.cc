@@ -180,13 +180,40 @@ class Factory final : public tf::NextPluggableDeviceFactory {
   }
 };
 
+// The factory of a type that has no devices. XlaOpRegistry takes it, too, for a
+// NextPluggableDeviceFactory.
+class FactoryWithoutDevices final : public tf::NextPluggableDeviceFactory {
+ public:
+  using tf::NextPluggableDeviceFactory::NextPluggableDeviceFactory;
+
+  absl::Status ListPhysicalDevices(std::vector<std::string>*) override { return absl::OkStatus(); }
+  absl::Status CreateDevices(const tf::SessionOptions&, const std::string&,
+                             std::vector<std::unique_ptr<tf::Device>>*) override {
+    return absl::OkStatus();
+  }
+};
+
+// TensorFlow registers its own factory with the plugin's priority, which is 0, and keeps the one of
+// highest priority. The CPU's is 70.
+void Register(const std::string& type, std::unique_ptr<tf::DeviceFactory> factory) {
+  tf::DeviceFactory::Register(type, std::move(factory), /*priority=*/1,
+                              /*is_pluggable_device=*/true);
+}
+
 }  // namespace
 
-void RegisterDeviceFactory() {
-  // TensorFlow registers its own factory with the plugin's priority, which is 0, and keeps the one
-  // of highest priority. The CPU's is 70.
-  tf::DeviceFactory::Register(kDeviceType, std::make_unique<Factory>(), /*priority=*/1,
-                              /*is_pluggable_device=*/true);
+void RegisterDeviceFactory() { Register(kDeviceType, std::make_unique<Factory>()); }
+
+bool HasDeviceFactory() { return tf::DeviceFactory::GetFactory(kDeviceType) != nullptr; }
+
+const char* RegisterTypeWithoutDevices() {
+  auto* type = new std::string;
+  int number = 2;
+  do {
+    *type = kOtherInstallation + std::to_string(number++);
+  } while (tf::DeviceFactory::GetFactory(*type) != nullptr);
+  Register(*type, std::make_unique<FactoryWithoutDevices>(*type, kCompilationDevice));
+  return type->c_str();
 }
 
 }  // namespace tripont::tensorflow

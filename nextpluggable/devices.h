@@ -18,6 +18,13 @@ namespace tripont::tensorflow {
 // plugin. To be called once, when the plugin is loaded.
 void RegisterDeviceFactory();
 
+// Whether a plugin has registered XPU's devices in this process.
+bool HasDeviceFactory();
+
+// Registers a device type that has no devices, under a name that no other has, over TensorFlow's
+// factory for it. Returns the name, which lives as long as the process.
+const char* RegisterTypeWithoutDevices();
+
 }  // namespace tripont::tensorflow
 
 #endif  // TRIPONT_NEXTPLUGGABLE_DEVICES_H_

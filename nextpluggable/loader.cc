@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <list>
 #include <string>
 #include <string_view>
 
@@ -84,8 +85,8 @@ Adapter OpenAdapter() {
   return adapter;
 }
 
-const Adapter& GetAdapter() {
-  static const Adapter* adapter = [] {
+Adapter& GetAdapter() {
+  static Adapter* adapter = [] {
     auto* opened = new Adapter(OpenAdapter());
     if (!opened->problem.empty()) {
       (void)std::fprintf(
@@ -105,9 +106,13 @@ const TFNPD_Api* Functions() {
   return &api;
 }
 
-// A device type that has no devices: TensorFlow asks for their number, and for nothing else.
+// A device type that has no devices: TensorFlow asks for their number, and for nothing else. Each
+// call names another type.
 const TFNPD_Api* WithoutDevices(TFNPD_PluginParams* params) {
-  params->device_type = kDeviceType;
+  static std::list<std::string> types;
+  const std::string number = std::to_string(types.size() + 1);
+  types.push_back(types.empty() ? kDeviceType : kOtherInstallation + number);
+  params->device_type = types.back().c_str();
   // TensorFlow registers kernels for the type all the same, so its backend must exist. This one
   // always does.
   params->compilation_device_name = "XLA_CPU_JIT";
@@ -134,6 +139,28 @@ const PJRT_Api* EmptyPjrtApi() {
   return api;
 }
 
+// TensorFlow opens the plugin of every folder of packages that it finds. The same plugin may lie in
+// two of them (in lib64, where that is a link to lib), and a second tripont may be installed for the
+// user. It does not bear that a device type is registered twice: the first plugin has the device.
+// What TensorFlow asks a plugin for, it asks directly after TFNPD_InitPlugin.
+enum class Turn { kFirst, kAgain };
+Turn turn = Turn::kFirst;
+
+const TFNPD_Api* InitPlugin(Adapter& adapter, TFNPD_PluginParams* params, TF_Status* status) {
+  static bool has_device = false;
+  const TFNPD_Api* functions = adapter.init_plugin(adapter.core, params, status);
+  turn = std::string_view(params->device_type) == kDeviceType ? Turn::kFirst : Turn::kAgain;
+  has_device = has_device || turn == Turn::kFirst;
+  if (!has_device) {
+    adapter.problem =
+        "another installation of tripont has registered its device before the one in " +
+        LibraryFolder().parent_path().string();
+    (void)std::fprintf(stderr, "tripont: TensorFlow found two installations, and uses one: %s.\n",
+                       adapter.problem.c_str());
+  }
+  return functions;
+}
+
 }  // namespace
 }  // namespace tripont::tensorflow
 
@@ -143,15 +170,16 @@ TRIPONT_ADAPTER_EXPORT const TFNPD_Api* TFNPD_InitPlugin(TFNPD_PluginParams* par
                                                          TF_Status* status) {
   using namespace tripont::tensorflow;
   TF_SetStatus(status, TF_OK, "");
-  const Adapter& adapter = GetAdapter();
+  Adapter& adapter = GetAdapter();
   if (!adapter.problem.empty()) return WithoutDevices(params);
-  return adapter.init_plugin(adapter.core, params, status);
+  return InitPlugin(adapter, params, status);
 }
 
 TRIPONT_ADAPTER_EXPORT const PJRT_Api* GetPjrtApi() {
   using namespace tripont::tensorflow;
   const Adapter& adapter = GetAdapter();
-  return adapter.problem.empty() ? adapter.pjrt_api() : EmptyPjrtApi();
+  const bool has_devices = adapter.problem.empty() && turn == Turn::kFirst;
+  return has_devices ? adapter.pjrt_api() : EmptyPjrtApi();
 }
 
 // For tests: the table of a device type without devices.
@@ -172,7 +200,7 @@ TRIPONT_ADAPTER_EXPORT const char* tripont_plugin_problem() {
 TRIPONT_ADAPTER_EXPORT void TF_InitKernel() {
   using namespace tripont::tensorflow;
   const Adapter& adapter = GetAdapter();
-  if (adapter.problem.empty()) adapter.init_kernel();
+  if (adapter.problem.empty() && turn == Turn::kFirst) adapter.init_kernel();
 }
 
 TRIPONT_ADAPTER_EXPORT void TF_InitProfiler(TF_ProfilerRegistrationParams* params,

@@ -19,6 +19,7 @@
 #include "nextpluggable/placement.h"
 #include "nextpluggable/while_loops.h"
 #include "nextpluggable/xla_device.h"
+#include "tensorflow/core/common_runtime/next_pluggable_device/next_pluggable_device_api.h"
 
 namespace tripont::tensorflow {
 namespace {
@@ -90,6 +91,16 @@ const TFNPD_Api* tripont_tensorflow_init_plugin(void* core, TFNPD_PluginParams* 
                                                 TF_Status* status) {
   using namespace tripont::tensorflow;
   TF_SetStatus(status, TF_OK, "");
+  params->compilation_device_name = kCompilationDevice;
+  params->priority = 0;  // below the CPU: a device of this type is used where the program says so
+  params->is_pluggable_device = true;
+  params->use_pjrt_on_demand_compile = true;
+  if (HasDeviceFactory()) {
+    params->device_type = RegisterTypeWithoutDevices();
+    // There is one table for all plugins: the one that stands stays.
+    return ::tensorflow::TfnpdApi();
+  }
+  params->device_type = kDeviceType;
   SetCore(CoreFunctions{
       .api = Symbol<const PJRT_Api*()>(core, "GetPjrtApi")(),
       .await_read = Symbol<decltype(tripont_buffer_await_read)>(core, "tripont_buffer_await_read"),
@@ -105,11 +116,6 @@ const TFNPD_Api* tripont_tensorflow_init_plugin(void* core, TFNPD_PluginParams* 
   CompileLoops();
   LowerLoopsWithHostState();
   SeparateHostTransfers();
-  params->device_type = kDeviceType;
-  params->compilation_device_name = kCompilationDevice;
-  params->priority = 0;  // below the CPU: a device of this type is used where the program says so
-  params->is_pluggable_device = true;
-  params->use_pjrt_on_demand_compile = true;
   loading.emplace();
   static const TFNPD_Api table = [] {
     TFNPD_Api functions = DeviceFunctions();

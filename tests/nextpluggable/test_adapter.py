@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -84,7 +85,9 @@ with tf.device("/device:XPU:0"):
 """
     # Behind a sanitizer's library, which has to be the first.
     preloaded = f"{subprocess_environment.get('LD_PRELOAD', '')} {library}"
-    result = run(program, subprocess_environment | {"LD_PRELOAD": preloaded})
+    environment = subprocess_environment | {"LD_PRELOAD": preloaded}
+    (tmp_path / "tensorflow-plugins").symlink_to(PLUGIN.parent)
+    result = run_with_a_second_plugin(tmp_path / "tensorflow-plugins", program, environment)
     assert result.returncode == 0, result.stderr
     message = (
         f"built for TensorFlow {tripont.tensorflow.built_for()}, and this is TensorFlow {version}"
@@ -104,6 +107,63 @@ assert tf.add([1.0], [2.0]).numpy().tolist() == [3.0]
     assert result.returncode == 0, result.stderr
     assert result.stderr.count("TensorFlow runs without the device XPU") == 1, result.stderr
     assert "TRIPONT_NUM_DEVICES" in result.stderr
+
+
+def run_with_a_second_plugin(
+    folder: Path, program: str, environment: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """TensorFlow opens the plugin in ``folder`` after that of this installation."""
+    return run(program, environment | {"TF_PLUGGABLE_DEVICE_LIBRARY_PATH": str(folder)})
+
+
+ONE_DEVICE = """
+import sys
+import tensorflow as tf
+assert [d.name for d in tf.config.list_physical_devices()] == [
+    "/physical_device:CPU:0", "/physical_device:XPU:0"
+]
+import tripont.tensorflow
+tripont.tensorflow.check()
+tf.profiler.experimental.start(sys.argv[1])
+with tf.device("XPU:0"):
+    assert tf.add([1.0], [2.0]).device.endswith("XPU:0")
+    function = tf.function(lambda x: x + 1, jit_compile=True)
+    assert function(tf.constant([1.0, 2.0])).numpy().tolist() == [2.0, 3.0]
+tf.profiler.experimental.stop()
+"""
+
+
+def test_the_same_plugin_in_two_folders_is_one_device(
+    subprocess_environment: dict[str, str], tmp_path: Path
+) -> None:
+    """As where a virtual environment's lib64 is a link to its lib: TensorFlow would end the process."""
+    (tmp_path / "tensorflow-plugins").symlink_to(PLUGIN.parent)
+    program = ONE_DEVICE.replace("sys.argv[1]", repr(str(tmp_path / "profile")))
+    result = run_with_a_second_plugin(
+        tmp_path / "tensorflow-plugins", program, subprocess_environment
+    )
+    assert result.returncode == 0, result.stderr
+    assert "tripont:" not in result.stderr
+
+
+def test_of_two_installations_one_has_the_device(
+    subprocess_environment: dict[str, str], tmp_path: Path
+) -> None:
+    second = tmp_path / "tensorflow-plugins"
+    for library in (PLUGIN, *(PACKAGE / "lib").glob("libtripont*.so")):
+        copy = tmp_path / library.relative_to(PACKAGE.parent)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(library, copy)
+    program = ONE_DEVICE.replace("sys.argv[1]", repr(str(tmp_path / "profile")))
+    program += f"""
+import ctypes
+problem = ctypes.CDLL({str(second / PLUGIN.name)!r}).tripont_plugin_problem
+problem.restype = ctypes.c_char_p
+assert {str(tmp_path)!r} in problem().decode()
+"""
+    result = run_with_a_second_plugin(second, program, subprocess_environment)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr.count("TensorFlow found two installations") == 1
 
 
 def test_jax_does_not_load_the_adapter(subprocess_environment: dict[str, str]) -> None:
