@@ -16,10 +16,22 @@ namespace {
 
 namespace tf = ::tensorflow;
 
-constexpr std::array<std::string_view, 4> kOps = {"CheckNumerics", "MatrixInverse", "MatrixSolve",
-                                                  "TridiagonalSolve"};
+constexpr std::array<std::string_view, 10> kOps = {
+    "CheckNumerics",   "MatrixInverse",    "MatrixSolve",   "Multinomial",
+    "RandomShuffle",   "RandomUniformInt", "RandomUniform", "RandomStandardNormal",
+    "TruncatedNormal", "TridiagonalSolve"};
 
-// All arguments and results are numbers in device memory.
+// Whether the kernel is for numbers: XPU's memory holds nothing else.
+bool IsOfNumbers(const tf::KernelDef& kernel) {
+  for (const auto& constraint : kernel.constraint()) {
+    for (const int type : constraint.allowed_values().list().type()) {
+      if (!BufferType(static_cast<tf::DataType>(type)).ok()) return false;
+    }
+  }
+  return true;
+}
+
+// Results are numbers in device memory, arguments too but for shapes and bounds.
 class CpuKernel : public KernelOf<> {
  public:
   explicit CpuKernel(tf::OpKernelConstruction* construction)
@@ -28,13 +40,18 @@ class CpuKernel : public KernelOf<> {
   void Compute(tf::OpKernelContext* context) override {
     std::vector<tf::Tensor> inputs(static_cast<size_t>(context->num_inputs()));
     for (int i = 0; i < context->num_inputs(); ++i) {
-      OP_REQUIRES_OK(context, OnHost(context->input(i), &inputs[static_cast<size_t>(i)]));
+      tf::Tensor& input = inputs[static_cast<size_t>(i)];
+      if (context->input_memory_type(i) == tf::HOST_MEMORY) {
+        input = context->input(i);
+      } else {
+        OP_REQUIRES_OK(context, OnHost(context->input(i), &input));
+      }
     }
     std::vector<tf::Tensor> outputs;
     OP_REQUIRES_OK(context, RunOnCpu(context, kernel_.get(), inputs, &outputs));
     for (int i = 0; i < context->num_outputs(); ++i) {
       const tf::Tensor& output = outputs[static_cast<size_t>(i)];
-      // CheckNumerics gives back what it was given.
+      // CheckNumerics gives back what it was given, and RandomShuffle one row.
       const auto same = std::find_if(inputs.begin(), inputs.end(), [&](const tf::Tensor& input) {
         return output.SharesBufferWith(input);
       });
@@ -86,12 +103,10 @@ void RegisterCpuKernels() {
   const tf::KernelList kernels = tf::GetAllRegisteredKernels();
   for (const tf::KernelDef& kernel : kernels.kernel()) {
     if (kernel.device_type() != tf::DEVICE_CPU || !kernel.label().empty() ||
-        std::find(kOps.begin(), kOps.end(), kernel.op()) == kOps.end()) {
+        std::find(kOps.begin(), kOps.end(), kernel.op()) == kOps.end() || !IsOfNumbers(kernel)) {
       continue;
     }
-    tf::KernelDef* const own = ForXpu(kernel);
-    own->clear_host_memory_arg();
-    RegisterKernel<CpuKernel>(own, "TripontCpuKernel");
+    RegisterKernel<CpuKernel>(ForXpu(kernel), "TripontCpuKernel");
   }
 }
 

@@ -24,6 +24,8 @@ absl::Status RunOnCpu(::tensorflow::OpKernelContext* context, ::tensorflow::OpKe
 //   MatrixInverse, MatrixSolve    XLA makes NaN of a singular matrix, which they have to refuse, and
 //                                 is several times slower
 //   TridiagonalSolve              XLA's kernel does not pivot
+//   RandomUniform, Multinomial,   XLA ignores the seed; a kernel has a generator of its own, which
+//   RandomShuffle, ...            starts from its node's seeds
 //
 // In functions with jit_compile=True they are XLA's all the same (TridiagonalSolve: refused). An
 // op reads its arguments where they are, and its results are copied to the device.

@@ -14,7 +14,6 @@ void RegisterHostMemoryKernels();         // what TensorFlow itself reads on the
 void RegisterWhereKernels();              // Where: sizes that depend on values
 void RegisterUniqueKernels();             // Unique, UniqueWithCounts
 void RegisterNonMaxSuppressionKernels();  // NonMaxSuppressionV3, V4, V5
-void RegisterRandomShuffleKernels();      // RandomShuffle
 void RegisterAdamKernels();               // ResourceApplyAdam, fused and in place
 
 // TensorFlow's types of fixed size that a device buffer can have, with the C++ type that holds one.

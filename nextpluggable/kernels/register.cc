@@ -19,7 +19,6 @@ void RegisterAllKernels() {
   RegisterWhereKernels();
   RegisterUniqueKernels();
   RegisterNonMaxSuppressionKernels();
-  RegisterRandomShuffleKernels();
   RegisterAdamKernels();
 }
 

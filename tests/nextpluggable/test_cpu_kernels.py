@@ -135,3 +135,46 @@ def test_the_memory_of_arrays_is_counted() -> None:
         while current() - before >= 4 << 20 and time.monotonic() < end:
             time.sleep(0.01)
         assert current() - before < 4 << 20
+
+
+_DRAWS: dict[str, Callable[[], Any]] = {
+    "uniform": lambda: tf.random.uniform((3, 500)),
+    "uniform_f64": lambda: tf.random.uniform((7,), -1, 2, tf.float64),
+    "uniform_int": lambda: tf.random.uniform((40,), -5, 900, tf.int64),
+    "uniform_int32": lambda: tf.random.uniform((40,), 0, 9, tf.int32),
+    "normal": lambda: tf.random.normal((300, 700), 1.0, 2.0),
+    "normal_bf16": lambda: tf.random.normal((33,), dtype=tf.bfloat16),
+    "truncated": lambda: tf.random.truncated_normal((1000,)),
+    "with a seed": lambda: tf.random.normal((5,), seed=7),
+    "categorical": lambda: tf.random.categorical([[1.0, 2.0, 3.0], [0.0, 0.0, 0.0]], 50),
+    "shuffle": lambda: tf.random.shuffle(tf.reshape(tf.range(60), (20, 3))),
+    "shuffle_bool": lambda: tf.random.shuffle(tf.range(30.0) > 12),
+    "shuffle one": lambda: tf.random.shuffle(tf.ones((1, 4))),
+    "shuffle none": lambda: tf.random.shuffle(tf.ones((0, 4))),
+    "a computed shape": lambda: tf.random.normal(tf.shape(tf.random.normal((3, 2))) + 1),
+}
+
+
+@pytest.mark.parametrize("way", _WAYS)
+@pytest.mark.parametrize("name", _DRAWS)
+def test_numbers_drawn_from_a_seed_are_those_of_the_cpu(name: str, way: str) -> None:
+    drawn = []
+    for device in ("CPU:0", "XPU:0"):
+        with tf.device(device):
+            tf.random.set_seed(5)
+            draw = _WAYS[way](_DRAWS[name])
+            numbers = [draw() for _ in range(3)]
+        assert all(device in n.device for n in numbers)
+        drawn.append([n.numpy() for n in numbers])
+    for on_cpu, on_xpu in zip(*drawn, strict=True):
+        np.testing.assert_array_equal(on_xpu, on_cpu)
+
+
+def test_numbers_without_a_seed_are_others_each_time() -> None:
+    with tf.Graph().as_default() as graph, tf.device("XPU:0"):
+        normal, shuffled = tf.random.normal((100,)), tf.random.shuffle(tf.range(100.0))
+    with tf.compat.v1.Session(graph=graph) as one, tf.compat.v1.Session(graph=graph) as other:
+        for drawn in (normal, shuffled):
+            first, second = one.run(drawn), one.run(drawn)
+            assert not np.array_equal(first, second)
+            assert not np.array_equal(first, other.run(drawn))

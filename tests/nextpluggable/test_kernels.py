@@ -146,41 +146,6 @@ def test_non_max_suppression_of_wrong_shapes_is_tensorflows_error() -> None:
                 on(device, lambda b, s: tf.image.non_max_suppression(b, s, 5), b, s)
 
 
-@pytest.mark.parametrize("dtype", [tf.int32, tf.float32, tf.bool, tf.int64], ids=lambda d: d.name)
-@pytest.mark.parametrize("shape", [(), (0,), (1, 3), (100,), (50, 7)], ids=str)
-def test_random_shuffle_keeps_the_rows(dtype: tf.DType, shape: tuple[int, ...]) -> None:
-    x = values(shape, dtype, seed=3)
-    y = on(XPU, tf.random.shuffle, x)
-    assert y.shape == x.shape
-    if x.ndim:
-        assert sorted(map(bytes, y.numpy())) == sorted(map(bytes, x))
-
-
-def test_random_shuffle_is_random_and_repeats_with_a_seed() -> None:
-    x = np.arange(1000, dtype=np.float32)
-
-    def two() -> list[np.ndarray]:
-        tf.random.set_seed(5)
-        return [on(XPU, tf.random.shuffle, x).numpy() for _ in range(2)]
-
-    first, second = two()
-    assert not np.array_equal(first, second)
-    assert not np.array_equal(first, x)
-    again = two()
-    np.testing.assert_array_equal(first, again[0])
-    np.testing.assert_array_equal(second, again[1])
-
-
-def test_random_shuffle_does_not_prefer_places() -> None:
-    """Where the first of five rows goes, in 2,000 shuffles: chi-squared, 4 degrees of freedom, 0.001 quantile 18.5."""
-    tf.random.set_seed(6)
-    with tf.device(XPU):
-        x = tf.constant(np.arange(5, dtype=np.float32))
-        places = [int(np.argmin(tf.random.shuffle(x))) for _ in range(2000)]
-    counts = np.bincount(places, minlength=5)
-    assert ((counts - 400) ** 2 / 400).sum() < 18.5
-
-
 @pytest.mark.parametrize("dtype", [tf.float32, tf.float64], ids=lambda d: d.name)
 @pytest.mark.parametrize("nesterov", [False, True])
 @pytest.mark.parametrize("shape", [(), (3,), (300, 257)], ids=str)
