@@ -21,6 +21,7 @@ import threading
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -48,6 +49,11 @@ for _name in ("JAX_PLATFORMS", "JAX_COMPILATION_CACHE_DIR", "JAX_ENABLE_X64", "X
 os.environ["TRIPONT_CACHE_DIR"] = os.path.join(_SCRATCH, "cache")
 # XLA's own CPU backend says what is expected: to optimise its code takes longer than to run it.
 os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0"
+# NumPy says it too. Its OpenBLAS has as many threads as there are cores, which wait for each other by spinning: beside
+# other tests that takes several times as long as to compute. It reads the variable where it is loaded, here; the LAPACK
+# of the runtime, another library, keeps its threads.
+with mock.patch.dict(os.environ, OPENBLAS_NUM_THREADS="1"):
+    import numpy as np  # noqa: F401
 # As cmake/develop.py does for the package: every process that tests start, and every run, would compile the same files.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
