@@ -10,9 +10,10 @@ from pathlib import Path
 
 
 def _tool(name: str) -> str:
+    # The wheel's own first: what it puts beside Python starts Python, which then starts this.
     folders = [
-        sysconfig.get_paths()["scripts"],
         f"{sysconfig.get_paths()['purelib']}/cmeel.prefix/bin",
+        sysconfig.get_paths()["scripts"],
     ]
     for folder in folders:
         if path := shutil.which(name, path=folder):
