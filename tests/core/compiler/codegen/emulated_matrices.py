@@ -19,6 +19,7 @@ from . import native
 
 _NUMBER, _ADDRESS, _DISTANCE = ctypes.c_uint8, ctypes.c_void_p, ctypes.c_int64
 _COUNT: Final = 8
+_SMALLEST: Final = np.finfo(np.float32).tiny
 
 Array = np.ndarray[Any, Any]
 
@@ -124,31 +125,42 @@ class Registers:
     def _integers(self, lhs_type: Any, rhs_type: Any) -> Callable[[int, int, int], None]:
         def multiply(sums: int, lhs: int, rhs: int) -> None:
             rows, columns, depth = self._shape(sums, lhs, rhs)
-            a = self.values[lhs].view(lhs_type)[:rows, : 4 * depth].astype(np.float64)
-            b = self.values[rhs].view(rhs_type)[:depth, : 4 * columns].astype(np.float64)
+            a = self.values[lhs].view(lhs_type)[:rows, : 4 * depth].astype(np.float32)
+            b = self.values[rhs].view(rhs_type)[:depth, : 4 * columns].astype(np.float32)
             b = b.reshape(depth, columns, 4).transpose(0, 2, 1).reshape(4 * depth, columns)
             total = self.values[sums].view(np.int32)[:rows, :columns]
-            exact = (a @ b).astype(np.int64)  # all sums of 64 products of bytes are doubles
-            total[...] = (total + exact).astype(np.uint64).astype(np.uint32).view(np.int32)
+            total += (a @ b).astype(np.int32)  # all sums of 64 products of bytes are floats
 
         return multiply
 
     def bf16(self, sums: int, lhs: int, rhs: int) -> None:
         """Even and odd terms are added up apart from each other, then their sums to the register."""
         rows, columns, depth = self._shape(sums, lhs, rhs)
-        a = _floats(self.values[lhs][:rows, : 4 * depth]).reshape(rows, depth, 2)
+        a = _floats(self.values[lhs][:rows, : 4 * depth])
         b = _floats(self.values[rhs][:depth, : 4 * columns]).reshape(depth, columns, 2)
-        exact = a.transpose(1, 2, 0)[..., None] * b.transpose(0, 2, 1)[..., None, :]
+        total = self.values[sums].view(np.float32)[:rows, :columns]
+        if _sums_are_exact(a, b):
+            total += a @ b.transpose(0, 2, 1).reshape(2 * depth, columns)
+            return
+        wide = a.astype(np.float64).reshape(rows, depth, 2).transpose(1, 2, 0)
+        exact = wide[..., None] * b.astype(np.float64).transpose(0, 2, 1)[..., None, :]
         parts = np.zeros((2, rows, columns), np.float32)
         for terms in exact:  # an even and an odd one for each sum
             parts = (parts + terms).astype(np.float32)
-        total = self.values[sums].view(np.float32)[:rows, :columns]
         total += parts[0] + parts[1]
 
 
+def _sums_are_exact(a: Array, b: Array) -> bool:
+    """Whether no sum of products is rounded, in whichever order: they are small integers."""
+    if not a.size or not b.size:
+        return True
+    most = float(np.abs(a).max()) * float(np.abs(b).max()) * a.shape[1]
+    return most <= 1 << 24 and bool((np.rint(a) == a).all() and (np.rint(b) == b).all())
+
+
 def _floats(rows: Array) -> Array:
-    """The floats of rows of bf16, whose products doubles hold; the smallest ones count as zero."""
+    """The floats of rows of bf16; the smallest ones count as zero."""
     bits = np.ascontiguousarray(rows).view(np.uint16).astype(np.uint32) << 16
     values = bits.view(np.float32)
-    small = np.abs(values) < np.finfo(np.float32).tiny
-    return np.where(small, np.float32(0), values).astype(np.float64)
+    values[np.abs(values) < _SMALLEST] = 0
+    return values
