@@ -11,7 +11,7 @@ from tripont.core.compiler.ir.dtypes import F32, F64, DType
 from tripont.core.compiler.targets.host import for_cpu
 
 from tests.core.compiler.codegen.harness import Kernel, fusion, op
-from tests.core.compiler.codegen.kernels.test_packed_dot import cpu
+from tests.core.compiler.codegen.kernels.test_packed_dot import cpu, of_each_width
 
 __all__ = ["cpu"]
 NUMBERS = [0.0, -0.0, 1.0, -1.0, 1.5, -2.5, np.inf, -np.inf, np.nan, -np.nan, 1e-40, -1e-40]
@@ -31,6 +31,7 @@ def expected(opcode: str, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.where((x == 0) & (y == 0), zeros, (np.maximum if maximum else np.minimum)(x, y))
 
 
+@of_each_width
 @pytest.mark.parametrize("dtype", [F32, F64], ids=str)
 @pytest.mark.parametrize("opcode", OPCODES)
 @pytest.mark.filterwarnings("ignore:invalid value")

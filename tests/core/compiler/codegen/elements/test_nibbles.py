@@ -15,7 +15,7 @@ from tripont.core.compiler.reference.evaluate import evaluate
 from tripont.core.compiler.targets.host import for_cpu
 
 from tests.core.compiler.builders import module, number, op
-from tests.core.compiler.codegen.kernels.test_packed_dot import cpu
+from tests.core.compiler.codegen.kernels.test_packed_dot import cpu, of_each_width
 from tests.core.compiler.test_native import NativeSimulation
 
 __all__ = ["cpu"]
@@ -48,6 +48,7 @@ def check(value: hlo.Instruction, stored: hlo.Instruction, words: Any, cpu: str)
     np.testing.assert_array_equal(got, expected)
 
 
+@of_each_width
 @pytest.mark.parametrize("dtype", [U8, S8, U32, S32], ids=str)
 def test_words(dtype: DType, cpu: str) -> None:
     words = np.arange(256, dtype=np.uint32)
@@ -62,6 +63,7 @@ def test_words(dtype: DType, cpu: str) -> None:
         check(op("convert", value, dtype=F32), stored, words, cpu)
 
 
+@of_each_width
 @pytest.mark.parametrize("dtype", [S4, U4], ids=str)
 @pytest.mark.parametrize("to", [F32, BF16, S32], ids=str)
 def test_arrays_of_four_bits(dtype: DType, to: DType, cpu: str) -> None:
@@ -79,6 +81,7 @@ def test_arrays_of_four_bits(dtype: DType, to: DType, cpu: str) -> None:
         np.testing.assert_array_equal(got, expected)
 
 
+@of_each_width
 def test_converted_to_four_bits(cpu: str) -> None:
     for dtype, narrow in ((S8, S4), (U8, S4), (S32, U4)):
         words = np.arange(256).astype(np.uint8).astype(dtype.numpy)
@@ -141,6 +144,7 @@ def check_chains(chains: list[Chain], source: Chain, words: Any, cpu: str) -> No
         np.testing.assert_array_equal(got, chain.numbers, err_msg=str(chain.value))
 
 
+@of_each_width
 @pytest.mark.parametrize("dtype", [U8, S8, U16, S16, U32, S32], ids=str)
 def test_one_register_as_two_types(dtype: DType, cpu: str) -> None:
     """The sign is the dtype's that the conversion reads, also where the other one is read, too, or was read before."""
@@ -158,6 +162,7 @@ def test_one_register_as_two_types(dtype: DType, cpu: str) -> None:
     check_chains(chains, source, words, cpu)
 
 
+@of_each_width
 @pytest.mark.parametrize("dtype", INTEGERS, ids=str)
 def test_random_chains(dtype: DType, cpu: str) -> None:
     rng = random.Random(str(dtype))

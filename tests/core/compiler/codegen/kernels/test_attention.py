@@ -17,7 +17,7 @@ from tripont.core.compiler.observe.dump import Dump
 from tripont.core.compiler.reference.evaluate import evaluate
 from tripont.core.compiler.targets.host import for_cpu
 
-from tests.core.compiler.codegen.kernels.test_packed_dot import cpu, kinds
+from tests.core.compiler.codegen.kernels.test_packed_dot import cpu, kinds, of_each_width
 from tests.core.compiler.test_native import NativeSimulation
 
 Array = np.ndarray[Any, Any]
@@ -153,6 +153,7 @@ def test_forms(form: str) -> None:
         check(NativeSimulation(after).run(values)[0], *values, mask=mask(m, n))
 
 
+@of_each_width
 @pytest.mark.parametrize("form", ["causal", "around"])
 def test_instruction_sets(form: str, cpu: str) -> None:
     function, mask = FORMS[form]

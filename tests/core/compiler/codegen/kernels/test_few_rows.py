@@ -16,7 +16,14 @@ from tripont.core.compiler.reference.evaluate import evaluate
 from tripont.core.compiler.targets.host import for_cpu
 
 from tests.core.compiler.builders import module, number, op
-from tests.core.compiler.codegen.kernels.test_packed_dot import cpu, kinds, near, product, random
+from tests.core.compiler.codegen.kernels.test_packed_dot import (
+    cpu,
+    kinds,
+    near,
+    of_each_width,
+    product,
+    random,
+)
 from tests.core.compiler.test_native import NativeSimulation
 
 Array = np.ndarray[Any, Any]
@@ -39,6 +46,7 @@ def optimised(root: hlo.Instruction, parameters: Sequence[hlo.Instruction], cpu:
     return pipeline.run(module(parameters, root), for_cpu(cpu, False), Dump())
 
 
+@of_each_width
 @pytest.mark.parametrize("types", FLOATS, ids=str)
 def test_floats(types: tuple[DType, DType, DType], cpu: str) -> None:
     for m, (n, k, transposed) in zip((1, 5, 8, 3), SHAPES, strict=True):
@@ -170,6 +178,7 @@ def wide_product(
     return values[0] @ (weights.T if transposed else weights)
 
 
+@of_each_width
 @pytest.mark.parametrize("transposed", [False, True], ids=["kn", "nk"])
 def test_dequantised(transposed: bool, cpu: str) -> None:
     for stored, given, m, n, k, group, form in (
@@ -184,6 +193,7 @@ def test_dequantised(transposed: bool, cpu: str) -> None:
         check_dequantised(matrix, parameters, m, transposed, cpu)
 
 
+@of_each_width
 @pytest.mark.parametrize("given", [BF16, F16], ids=str)
 def test_scales_of_groups_are_converted_in_the_product(given: DType, cpu: str) -> None:
     """The last tile of columns overlaps the one before it; 24 scales are not a whole number of vectors. Buffers hold
@@ -272,6 +282,7 @@ def unpacked(
     return op("subtract", numbers, number(8.0, *dims)), parameters
 
 
+@of_each_width
 @pytest.mark.parametrize("transposed", [False, True], ids=["kn", "nk"])
 @pytest.mark.parametrize("form", ["shifts", "apart", "five", "given"])
 def test_packed_words(form: str, transposed: bool, cpu: str) -> None:
@@ -342,6 +353,7 @@ def test_rows_are_laid_out_for_words_that_the_product_unpacks() -> None:
         assert np.all(np.abs(got - exact) <= (k + 8) * 2.0**-24 * bound)
 
 
+@of_each_width
 @pytest.mark.parametrize("opcode", ["divide", "rsqrt"])
 def test_nothing_is_computed_behind_the_end(opcode: str, cpu: str) -> None:
     """Lanes behind the contracted dimension's end are loaded as zeros, whose reciprocal must not reach the sum."""
@@ -408,6 +420,7 @@ def test_equal_products_are_one_kernel() -> None:
     assert len(set(called)) == 1
 
 
+@of_each_width
 @pytest.mark.parametrize("transposed", [False, True], ids=["kn", "nk"])
 def test_long_sums(transposed: bool, cpu: str) -> None:
     """Terms of 0.1, whose roundings have one sign in a running sum: blocks of 64 at most, in at most five levels."""

@@ -48,6 +48,11 @@ def cpu(request: pytest.FixtureRequest) -> str:
     return name
 
 
+# Kernels that depend on nothing of a CPU but how long its vectors are, and on which instructions it has for floats, are
+# the same text for all of CPUS with vectors of one length (codegen/test_widths.py): the host has the longest.
+of_each_width = pytest.mark.parametrize("cpu", ["x86-64-v2", "x86-64-v3", "host"], indirect=True)
+
+
 def compiled(instruction: hlo.Instruction, cpu: str) -> NativeSimulation:
     """The program that computes ``instruction`` where there is no oneDNN."""
     before = module(instruction.operands, instruction)
