@@ -32,9 +32,12 @@ print("right")
 """
 )
 
+# Without torchax: torch_xla looks for its tensors where one is sharded, and importing it imports TensorFlow.
 _SPMD = (
     _SETUP
     + """
+import sys
+sys.modules["torchax"] = None
 import torch_xla.distributed.spmd as xs
 xr.use_spmd()
 mesh = xs.Mesh(np.arange(2), (2,), ("x",))

@@ -96,9 +96,11 @@ if number == 1:
 """
 )
 
+# Without torchax: torch_xla looks for its tensors where one is sharded, and importing it imports TensorFlow.
 _SPMD_PROGRAM = (
     """
 import json, os, sys, time
+sys.modules["torchax"] = None
 import numpy as np
 import tripont.torch_xla, torch, torch_xla
 import torch_xla.core.xla_model as xm

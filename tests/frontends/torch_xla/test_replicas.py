@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.frontends.torch_xla.one_device import trained_model
+from tests.starter import Starter
 
 _PROGRAM = """
 import json, sys
@@ -40,24 +42,33 @@ def work(index, folder):
 
 
 if __name__ == "__main__":
-    torch_xla.launch(work, args=(sys.argv[1],))
+    torch_xla.launch(work, args=(sys.argv[1],), start_method=sys.argv[2])
 """
 
 
+# PyTorch puts the threads in a new Python, or in a fork where its user asks for one. Both do the same, and the new Python
+# imports everything a second time.
 @pytest.mark.slow
-def test_replicas_exchange_gradients(subprocess_environment, tmp_path):
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.nightly)])
+def test_replicas_exchange_gradients(
+    method: str, subprocess_environment: dict[str, str], tmp_path: Path, starter: Starter
+) -> None:
     """Each replica takes half of the batch; the steps are those of one device on all of it."""
-    program = tmp_path / "program.py"
-    program.write_text(_PROGRAM)
-    done = subprocess.run(
-        [sys.executable, str(program), str(tmp_path)],
-        env=subprocess_environment
-        | {"TRIPONT_NUM_DEVICES": "2", "TRIPONT_COLLECTIVE_TIMEOUT": "60"},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    environment = subprocess_environment
+    environment |= {"TRIPONT_NUM_DEVICES": "2", "TRIPONT_COLLECTIVE_TIMEOUT": "60"}
+    if method == "fork":
+        done = starter.run(_PROGRAM, environment, str(tmp_path), method, timeout=240)
+    else:
+        program = tmp_path / "program.py"
+        program.write_text(_PROGRAM)
+        done = subprocess.run(
+            [sys.executable, str(program), str(tmp_path), method],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
     assert done.returncode == 0, done.stderr
     model = trained_model()
     for number in (0, 1):
