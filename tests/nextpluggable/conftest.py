@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.framework_process import make_module
+from tests.starter import Starter
 
 # It measures the process's memory, in which the programs of other files' tests are still being made and let go.
 _ALONE = ("test_many_operations.py",)
@@ -20,6 +21,22 @@ def pytest_pycollect_makemodule(
     module_path: Path, parent: pytest.Collector
 ) -> pytest.Collector | None:
     return make_module(module_path, parent, _ALONE)
+
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+_MODULE = "tests.tensorflow_without_plugins"
+_BEGIN = f"from {_MODULE} import load_plugins; load_plugins()\n"
+
+
+@pytest.fixture(scope="session")
+def run_program() -> Iterator[Run]:
+    """``run_program(program, environment, *arguments)``, in a process that has TensorFlow and no plugin yet."""
+    started = Starter(_MODULE)
+    yield lambda program, *arguments, **options: started.run(
+        _BEGIN + program, *arguments, **options
+    )
+    started.end()
 
 
 @pytest.fixture(scope="session")

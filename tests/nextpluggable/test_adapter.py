@@ -15,6 +15,8 @@ import pytest
 import tripont
 import tripont.tensorflow
 
+from .conftest import Run
+
 PACKAGE = Path(tripont.library_path()).parent.parent
 PLUGIN = PACKAGE.parent / "tensorflow-plugins" / "libtripont_plugin.so"
 
@@ -96,14 +98,14 @@ with tf.device("/device:XPU:0"):
 
 
 def test_a_device_that_does_not_start_leaves_tensorflow_working(
-    subprocess_environment: dict[str, str],
+    subprocess_environment: dict[str, str], run_program: Run
 ) -> None:
     program = """
 import tensorflow as tf
 assert tf.config.list_physical_devices("XPU") == []
 assert tf.add([1.0], [2.0]).numpy().tolist() == [3.0]
 """
-    result = run(program, subprocess_environment | {"TRIPONT_NUM_DEVICES": "many"})
+    result = run_program(program, subprocess_environment | {"TRIPONT_NUM_DEVICES": "many"})
     assert result.returncode == 0, result.stderr
     assert result.stderr.count("TensorFlow runs without the device XPU") == 1, result.stderr
     assert "TRIPONT_NUM_DEVICES" in result.stderr

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-PROGRAM = Path(__file__).with_name("sessions.py")
+from .conftest import Run
+
+PROGRAM = """
+import sys
+from tests.nextpluggable import sessions
+
+sys.exit(sessions.main())
+"""
 
 
 # Many of them only ever found what the next test finds by itself.
@@ -16,16 +21,9 @@ PROGRAM = Path(__file__).with_name("sessions.py")
     ("sessions", "threads"), [(30, 4), pytest.param(300, 4, marks=pytest.mark.nightly)]
 )
 def test_sessions_can_be_closed(
-    sessions: int, threads: int, subprocess_environment: dict[str, str]
+    sessions: int, threads: int, subprocess_environment: dict[str, str], run_program: Run
 ) -> None:
-    result = subprocess.run(
-        [sys.executable, str(PROGRAM), str(sessions), str(threads)],
-        env=subprocess_environment,
-        capture_output=True,
-        text=True,
-        timeout=1500,
-        check=False,
-    )
+    result = run_program(PROGRAM, subprocess_environment, str(sessions), str(threads), timeout=1500)
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip() == "done"
 
@@ -35,6 +33,9 @@ def test_sessions_can_be_closed(
 LATE = """
 import ctypes, gc, sys
 import tensorflow as tf
+
+M_PERTURB = -6  # glibc's allocator overwrites what is freed
+assert ctypes.CDLL(None).mallopt(M_PERTURB, 165) == 1
 
 v1 = tf.compat.v1
 library = sys.argv[1]
@@ -52,16 +53,8 @@ print("done")
 
 
 def test_a_tensor_may_outlive_its_session(
-    test_ops_library: Path, subprocess_environment: dict[str, str]
+    test_ops_library: Path, subprocess_environment: dict[str, str], run_program: Run
 ) -> None:
-    result = subprocess.run(
-        [sys.executable, "-c", LATE, str(test_ops_library)],
-        # glibc's allocator overwrites what is freed.
-        env=subprocess_environment | {"MALLOC_PERTURB_": "165"},
-        capture_output=True,
-        text=True,
-        timeout=250,
-        check=False,
-    )
+    result = run_program(LATE, subprocess_environment, str(test_ops_library))
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip() == "done"

@@ -46,8 +46,8 @@ if __name__ == "__main__":
 """
 
 
-# PyTorch puts the threads in a new Python, or in a fork where its user asks for one. Both do the same, and the new Python
-# imports everything a second time.
+# PyTorch puts the threads in a new Python, or in a fork where its user asks for one. Both do the same, and the new
+# Python imports everything a second time.
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.nightly)])
 def test_replicas_exchange_gradients(
