@@ -248,6 +248,7 @@ def main(arguments: list[str]) -> int:
     compile_program = prepare()
     enable_reading_limit()
     gc.freeze()  # what was imported stays: no collection needs to look at it
+    gc.enable()  # the runtime starts this process without
     move_output(stderr_fd)
     send(connection, Hello(messages.PROTOCOL_VERSION, version, sources, packages()))
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):

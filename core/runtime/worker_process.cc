@@ -42,9 +42,11 @@ constexpr int kFirstFree = 10;
 // before the interpreter's own, and a folder to put last (tripont/helper_process.py does the same).
 // It puts its imports, which take 0.4 seconds of the CPU, off until it is wanted, or for half a
 // second: that long belongs to the program itself if all its compiled programs are in the cache, and
-// to the start of a job of several processes. (1 is POLLIN; 3 is kWorkerSocket.)
+// to the start of a job of several processes. (1 is POLLIN; 3 is kWorkerSocket.) What it imports
+// stays, so the garbage collector would look at all of it again and again; `worker.main` lets it run.
 constexpr char kWorkerProgram[] =
-    "import select, sys; wanted = select.poll(); wanted.register(3, 1); wanted.poll(500); "
+    "import gc, select, sys; wanted = select.poll(); wanted.register(3, 1); wanted.poll(500); "
+    "gc.disable(); "
     "given = [p for p in sys.argv.pop(1).split(':') if p]; last = sys.argv.pop(1); "
     "sys.path[:] = given + [p for p in sys.path if p not in given]; "
     "sys.path += [last] if last and last not in sys.path else []; "
@@ -103,9 +105,14 @@ std::vector<std::string> VariablesOfWorker() {
   // The worker must not start workers itself, should its imports load this library, and an MPI that
   // starts meanwhile in this process is not the worker's (PMI_FD).
   const std::string in_worker = StrCat(kInWorker, "=");
+  // NumPy's BLAS starts a thread for each core, which spins for a while. The compiler asks it for
+  // products of a few constants, whose bits should not depend on the number of cores either.
+  constexpr std::string_view kThreadsOfBlas = "OPENBLAS_NUM_THREADS=";
   std::vector<std::string> variables = CopyEnvironment([&](std::string_view variable) {
-    return !variable.starts_with(in_worker) && !variable.starts_with("PMI_");
+    return !variable.starts_with(in_worker) && !variable.starts_with("PMI_") &&
+           !variable.starts_with(kThreadsOfBlas);
   });
+  variables.push_back(StrCat(kThreadsOfBlas, 1));
   variables.push_back(StrCat(in_worker, getpid()));
   return variables;
 }

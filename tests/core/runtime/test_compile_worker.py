@@ -433,3 +433,22 @@ print(_tripont.worker_counters()["started"], _tripont.worker_processes() == [pid
 """,
     )
     assert process.stdout.split() == ["1", "True"], process.stderr
+
+
+def test_a_worker_collects_garbage_once_it_is_ready_and_has_one_thread_of_blas(tmp_path, monkeypatch):
+    """Imports run without the collector, which would look at everything that stays, again and again."""
+    told = tmp_path / "told"
+    more = f"""
+import gc
+gc.disable()
+end = module.compile_program
+def compile_program(*arguments):
+    open({str(told)!r}, "w").write(f"{{gc.isenabled()}} {{os.environ['OPENBLAS_NUM_THREADS']}}")
+    return end(*arguments)
+module.compile_program = compile_program
+"""
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "7")
+    python = write_script(tmp_path / "python", fake_worker(more))
+    client = _tripont.Client({"python": python, "cache": False, "prestart_worker": False})
+    assert status(lambda: client.compile(b"refuse NOT_FOUND"))[0] == "NOT_FOUND"
+    assert told.read_text() == "True 1"
