@@ -12,6 +12,7 @@ the bytes stay small whatever the program's weights.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 from collections.abc import Callable, Sequence
@@ -32,7 +33,7 @@ from ..ir.hlo import (
     TokenShape,
     TupleShape,
 )
-from ..ir.registry import OPS, Absent
+from ..ir.registry import OPS, Absent, Op
 from . import hlo_records
 from .wire_format import VARINT, integer, integers, message, text, varint
 
@@ -100,6 +101,9 @@ class Field:
 
 
 _ID: Final = varint(Field.ID << 3 | VARINT)
+_COMPUTATION_ID: Final = varint(5 << 3 | VARINT)
+_ROOT_ID: Final = varint(6 << 3 | VARINT)
+_ENTRY_ID: Final = varint(6 << 3 | VARINT)
 TUPLE_TYPE: Final = 13
 _TOKEN_TYPE: Final = 17
 
@@ -109,22 +113,60 @@ def write_module(module: Module) -> bytes:
     return _ModuleWriter(module).write()
 
 
+# ------------------------------------------------------------------------------------------- what modules share
+
+# An id as it is written, which is never that of 0.
+Id = bytes
+# The ids of all modules, as far as one needed them.
+_IDS: Final = [varint(0)]
+
+
+def _array(shape: Shape, minor_to_major: Sequence[int]) -> bytes:
+    """The ShapeProto of the array that has the dimensions of ``shape`` in the order of memory, slowest first."""
+    rank = len(shape.dims)
+    dims = [shape.dims[rank - 1 - minor_to_major.index(d)] for d in range(rank)]
+    layout = integers(1, minor_to_major) + integer(16, 1)
+    dynamic = message(6, bytes(rank)) if rank else b""
+    return integer(2, shape.dtype.code) + integers(3, dims) + dynamic + message(5, layout)
+
+
+@functools.lru_cache(1 << 12)
+def _shape(shape: AnyShape) -> bytes:
+    """A ShapeProto with a row-major layout."""
+    if isinstance(shape, TokenShape):
+        return integer(2, _TOKEN_TYPE)
+    if isinstance(shape, TupleShape):
+        return integer(2, TUPLE_TYPE) + b"".join(message(4, _shape(e)) for e in shape.elements)
+    return _array(shape, range(len(shape.dims) - 1, -1, -1))
+
+
+@functools.lru_cache(1 << 12)
+def _head(opcode: str, shape: AnyShape) -> bytes:
+    """The fields of an instruction's opcode and shape."""
+    return text(Field.OPCODE, opcode) + message(Field.SHAPE, _shape(shape))
+
+
+@functools.lru_cache(1 << 12)
+def _metadata(metadata: Metadata | None) -> bytes:
+    """The OpMetadata field of an instruction."""
+    if metadata is None:
+        return b""
+    name, file, line = metadata
+    return message(Field.METADATA, text(2, name) + text(3, file) + integer(4, line))
+
+
 # ------------------------------------------------------------------------------------------------------- modules
 
 
 class _ModuleWriter:
-    """Numbers, names and cached encodings of one module."""
+    """Numbers and names of one module."""
 
     def __init__(self, module: Module) -> None:
         self.module = module
-        self._shapes: dict[AnyShape, bytes] = {}
-        self._shape_fields: dict[AnyShape, bytes] = {}
-        self._opcodes: dict[str, bytes] = {}
-        self._metadata: dict[Metadata, bytes] = {}
         self._names: dict[str, int] = {}
-        self.ids = [varint(0)]  # the encoding of every id so far; none is 0
+        self._last_id = 0
         # A computation is written once for each way it is called: (computation, takes a tuple, returns a tuple).
-        self.computation_ids: dict[tuple[Computation, bool, bool], int] = {}
+        self.computation_ids: dict[tuple[Computation, bool, bool], Id] = {}
 
     def write(self) -> bytes:
         module = self.module
@@ -140,7 +182,7 @@ class _ModuleWriter:
                         None
                     )
         parts = [text(1, module.name)]
-        entry_name, entry_id = "", 0
+        entry_name, entry_id = "", b""
         for computation in computations:
             for takes_tuple, gives_tuple, is_fusion in forms[computation]:
                 key = (computation, takes_tuple, gives_tuple)
@@ -154,7 +196,7 @@ class _ModuleWriter:
                 if computation is module.entry:
                     entry_name, entry_id = name, number
         parts.append(text(2, entry_name))
-        parts.append(integer(6, entry_id))
+        parts.append(_ENTRY_ID + entry_id)
         parts.append(message(4, self.program_shape()))
         parts.append(integer(5, 1))
         if module.input_output_aliases:
@@ -180,10 +222,11 @@ class _ModuleWriter:
             entries.append(message(1, index + integer(2, parameter) + integer(4, 2 if must else 1)))
         return b"".join(entries)
 
-    def new_id(self) -> int:
-        number = len(self.ids)
-        self.ids.append(varint(number))
-        return number
+    def new_id(self) -> Id:
+        self._last_id += 1
+        if self._last_id == len(_IDS):
+            _IDS.append(varint(self._last_id))
+        return _IDS[self._last_id]
 
     def unique_name(self, base: str) -> str:
         """A name that no computation or instruction of the module has."""
@@ -200,43 +243,12 @@ class _ModuleWriter:
                 names[name] = 0
                 return name
 
-    def shape(self, shape: AnyShape) -> bytes:
-        """A ShapeProto with a row-major layout."""
-        found = self._shapes.get(shape)
-        if found is None:
-            found = self._shapes[shape] = self._encode_shape(shape)
-        return found
-
-    def shape_field(self, shape: AnyShape) -> bytes:
-        """The field of an instruction's shape."""
-        found = self._shape_fields.get(shape)
-        if found is None:
-            found = self._shape_fields[shape] = message(Field.SHAPE, self.shape(shape))
-        return found
-
-    def _encode_shape(self, shape: AnyShape) -> bytes:
-        if isinstance(shape, TokenShape):
-            return integer(2, _TOKEN_TYPE)
-        if isinstance(shape, TupleShape):
-            return integer(2, TUPLE_TYPE) + b"".join(
-                message(4, self.shape(e)) for e in shape.elements
-            )
-        return self.array(shape, range(len(shape.dims) - 1, -1, -1))
-
-    def array(self, shape: Shape, minor_to_major: Sequence[int]) -> bytes:
-        """The ShapeProto of the array that has the dimensions of ``shape`` in the order of memory, slowest first."""
-        rank = len(shape.dims)
-        dims = [shape.dims[rank - 1 - minor_to_major.index(d)] for d in range(rank)]
-        layout = integers(1, minor_to_major) + integer(16, 1)
-        dynamic = message(6, bytes(rank)) if rank else b""
-        return integer(2, shape.dtype.code) + integers(3, dims) + dynamic + message(5, layout)
-
     def laid_out(self, instruction: Instruction, layout: LayoutOrder | None) -> bytes:
         """The ShapeProto of the caller's array that a parameter or result of the entry is."""
         shape = instruction.shape
         if layout is None or not isinstance(shape, Shape):
-            return self.shape(shape)
-        return self.array(shape, layout)
+            return _shape(shape)
+        return _array(shape, layout)
 
     def parameter_shapes(self) -> list[bytes]:
         """ShapeProtos of the caller's arrays."""
@@ -248,7 +260,7 @@ class _ModuleWriter:
         """The ShapeProto of what the caller gets."""
         entry, layouts = self.module.entry, self.module.result_layouts
         if not any(layouts):
-            return self.shape(entry.root.shape)
+            return _shape(entry.root.shape)
         shapes = [self.laid_out(*pair) for pair in itertools.zip_longest(entry.results, layouts)]
         if entry.root.opcode != "tuple":
             return shapes[0]
@@ -260,25 +272,6 @@ class _ModuleWriter:
         parts.append(message(2, self.result_shape()))
         parts.extend(message(3, p.name.encode()) for p in self.module.entry.parameters)
         return b"".join(parts)
-
-    def opcode(self, opcode: str) -> bytes:
-        """The field of an instruction's opcode."""
-        found = self._opcodes.get(opcode)
-        if found is None:
-            found = self._opcodes[opcode] = text(Field.OPCODE, opcode)
-        return found
-
-    def metadata(self, metadata: Metadata) -> bytes:
-        """The OpMetadata field of an instruction."""
-        found = self._metadata.get(metadata)
-        if found is None:
-            body = (
-                text(2, metadata.op_name)
-                + text(3, metadata.source_file)
-                + integer(4, metadata.source_line)
-            )
-            found = self._metadata[metadata] = message(Field.METADATA, body)
-        return found
 
 
 def _form(instruction: Instruction, index: int) -> tuple[bool, bool]:
@@ -296,10 +289,10 @@ class _ComputationWriter:
     computation: Computation
     takes_tuple: bool
     gives_tuple: bool
-    ids: dict[Instruction, int] = field(default_factory=dict)
+    ids: dict[Instruction, Id] = field(default_factory=dict)
     parts: list[bytes] = field(default_factory=list)
 
-    def write(self, name: str, number: int, is_fusion: bool) -> bytes:
+    def write(self, name: str, number: Id, is_fusion: bool) -> bytes:
         computation = self.computation
         parameter_shapes: list[AnyShape] = [p.shape for p in computation.parameters]
         parameter_names = [p.name for p in computation.parameters]
@@ -326,11 +319,10 @@ class _ComputationWriter:
             root_id = self.laid_out_root(root_id)
             program_shape = self.module.program_shape()
         else:
-            shape = self.module.shape
             program_shape = b"".join(
                 [
-                    *(message(1, shape(s)) for s in parameter_shapes),
-                    message(2, shape(root_shape)),
+                    *(message(1, _shape(s)) for s in parameter_shapes),
+                    message(2, _shape(root_shape)),
                     *(message(3, n.encode()) for n in parameter_names),
                 ]
             )
@@ -339,8 +331,8 @@ class _ComputationWriter:
                 text(1, name),
                 *self.parts,
                 message(4, program_shape),
-                integer(5, number),
-                integer(6, root_id),
+                _COMPUTATION_ID + number,
+                _ROOT_ID + root_id,
                 integer(7, int(is_fusion)),
             ]
         )
@@ -353,10 +345,10 @@ class _ComputationWriter:
             module.entry.parameters, module.parameter_layouts, shapes, strict=False
         ):
             if layout is not None:
-                number = self.emit("parameter", p.name, shape, (), self.fields(p))
+                number = self.emit("parameter", p.name, shape, (), integer(Field.PARAMETER_NUMBER, p.attributes["index"]))
                 self.ids[p] = self.emit("bitcast", p.name, p.shape, (number,))
 
-    def laid_out_root(self, root_id: int) -> int:
+    def laid_out_root(self, root_id: Id) -> Id:
         """Write bitcasts of the entry's results that are not row-major; the id of what is the root then."""
         module = self.module.module
         if not any(module.result_layouts):
@@ -377,41 +369,33 @@ class _ComputationWriter:
         opcode: str,
         name: str,
         shape: AnyShape | bytes,
-        operands: Sequence[int],
+        operands: Sequence[Id],
         fields: bytes = b"",
-        metadata: bytes = b"",
-    ) -> int:
+        metadata: Metadata | None = None,
+    ) -> Id:
         """Append an instruction, whose shape may be encoded already; returns its id."""
         module = self.module
         number = module.new_id()
-        ids = module.ids
-        operand_ids = b"".join([ids[o] for o in operands])
-        body = b"".join(
-            (
-                text(Field.NAME, module.unique_name(name or opcode)),
-                module.opcode(opcode),
-                message(Field.SHAPE, shape)
-                if isinstance(shape, bytes)
-                else module.shape_field(shape),
-                metadata,
-                fields,
-                _ID,
-                ids[number],
-                message(Field.OPERAND_IDS, operand_ids) if operand_ids else b"",
-            )
-        )
-        self.parts.append(message(2, body))
+        if isinstance(shape, bytes):
+            head = text(Field.OPCODE, opcode) + message(Field.SHAPE, shape)
+        else:
+            head = _head(opcode, shape)
+        name = module.unique_name(name or opcode)
+        body = [text(Field.NAME, name), head, _metadata(metadata), fields, _ID, number]
+        if operands:
+            body.append(message(Field.OPERAND_IDS, b"".join(operands)))
+        self.parts.append(message(2, b"".join(body)))
         return number
 
-    def tuple_of(self, operands: Sequence[Instruction]) -> int:
+    def tuple_of(self, operands: Sequence[Instruction]) -> Id:
         """A tuple instruction over operands; returns its id."""
         shape = TupleShape(tuple(o.shape for o in operands))  # type: ignore[misc]
         return self.emit("tuple", "tuple", shape, [self.ids[o] for o in operands])
 
-    def instruction(self, instruction: Instruction) -> int:
+    def instruction(self, instruction: Instruction) -> Id:
         """Write an instruction in HLO's form; returns the id of its value."""
-        opcode, shape = instruction.opcode, instruction.shape
-        operands = [self.ids[o] for o in instruction.operands]
+        opcode, shape, ids = instruction.opcode, instruction.shape, self.ids
+        operands = [ids[o] for o in instruction.operands]
         unwrap = False
         if opcode == "while":
             operands = [self.tuple_of(instruction.operands)]
@@ -425,12 +409,14 @@ class _ComputationWriter:
             operands = [operands[0], *branches]
         elif opcode == "optimization-barrier" and isinstance(shape, TupleShape):
             operands = [self.tuple_of(instruction.operands)]
-        fields = self.fields(instruction)
-        metadata = (
-            b"" if instruction.metadata is None else self.module.metadata(instruction.metadata)
-        )
+        op = OPS[opcode]
+        write = op.fields
+        fields = b"" if isinstance(write, Absent) else write(instruction)
+        if instruction.called:
+            fields += self.called(instruction)
+        opcode = _written_opcode(op, instruction)
         number = self.emit(
-            _written_opcode(instruction), instruction.name, shape, operands, fields, metadata
+            opcode, instruction.name, shape, operands, fields, instruction.metadata
         )
         if unwrap:
             number = self.emit(
@@ -438,26 +424,21 @@ class _ComputationWriter:
             )
         return number
 
-    def fields(self, instruction: Instruction) -> bytes:
-        """The fields of the instruction's attributes and called computations."""
-        write = OPS[instruction.opcode].fields
-        fields = b"" if isinstance(write, Absent) else write(instruction)
-        if instruction.called:
-            ids = [
-                self.module.computation_ids[(called, *_form(instruction, index))]
-                for index, called in enumerate(instruction.called)
-            ]
-            if instruction.opcode == "while":
-                ids.reverse()  # HLO lists the body first
-            fields += integers(Field.CALLED_COMPUTATION_IDS, ids)
-        return fields
+    def called(self, instruction: Instruction) -> bytes:
+        """The field of the computations that the instruction calls."""
+        ids = [
+            self.module.computation_ids[(called, *_form(instruction, index))]
+            for index, called in enumerate(instruction.called)
+        ]
+        if instruction.opcode == "while":
+            ids.reverse()  # HLO lists the body first
+        return message(Field.CALLED_COMPUTATION_IDS, b"".join(ids))
 
 
 # ---------------------------------------------------------------------------------------------------- attributes
 
 
-def _written_opcode(i: Instruction) -> str:
-    op = OPS[i.opcode]
+def _written_opcode(op: Op, i: Instruction) -> str:
     if op.hlo_call:
         return "custom-call"
     name = op.hlo_name

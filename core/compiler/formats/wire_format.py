@@ -46,21 +46,21 @@ def integer(field: int, value: int) -> bytes:
 
 def message(field: int, payload: bytes) -> bytes:
     """A message, string or bytes field; present even when empty."""
-    return _BYTES_KEYS[field] + varint(len(payload)) + payload
+    size = len(payload)
+    return _BYTES_KEYS[field] + (_SMALL[size] if size < 128 else varint(size)) + payload
 
 
 def text(field: int, value: str) -> bytes:
     """A string field; absent when empty."""
     if not value:
         return b""
-    payload = value.encode("utf-8", "replace")
-    return _BYTES_KEYS[field] + varint(len(payload)) + payload
+    return message(field, value.encode("utf-8", "replace"))
 
 
 def integers(field: int, values: Iterable[int]) -> bytes:
     """A packed repeated integer field; absent when empty."""
     payload = b"".join(map(varint, values))
-    return _BYTES_KEYS[field] + varint(len(payload)) + payload if payload else b""
+    return message(field, payload) if payload else b""
 
 
 def record(value: Any, **fields: int) -> bytes:
