@@ -345,7 +345,8 @@ class _ComputationWriter:
             module.entry.parameters, module.parameter_layouts, shapes, strict=False
         ):
             if layout is not None:
-                number = self.emit("parameter", p.name, shape, (), integer(Field.PARAMETER_NUMBER, p.attributes["index"]))
+                index = integer(Field.PARAMETER_NUMBER, p.attributes["index"])
+                number = self.emit("parameter", p.name, shape, (), index)
                 self.ids[p] = self.emit("bitcast", p.name, p.shape, (number,))
 
     def laid_out_root(self, root_id: Id) -> Id:
@@ -394,8 +395,8 @@ class _ComputationWriter:
 
     def instruction(self, instruction: Instruction) -> Id:
         """Write an instruction in HLO's form; returns the id of its value."""
-        opcode, shape, ids = instruction.opcode, instruction.shape, self.ids
-        operands = [ids[o] for o in instruction.operands]
+        opcode, shape = instruction.opcode, instruction.shape
+        operands = list(map(self.ids.__getitem__, instruction.operands))
         unwrap = False
         if opcode == "while":
             operands = [self.tuple_of(instruction.operands)]
@@ -415,9 +416,7 @@ class _ComputationWriter:
         if instruction.called:
             fields += self.called(instruction)
         opcode = _written_opcode(op, instruction)
-        number = self.emit(
-            opcode, instruction.name, shape, operands, fields, instruction.metadata
-        )
+        number = self.emit(opcode, instruction.name, shape, operands, fields, instruction.metadata)
         if unwrap:
             number = self.emit(
                 "get-tuple-element", "get-tuple-element", instruction.shape, (number,)

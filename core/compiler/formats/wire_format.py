@@ -261,6 +261,12 @@ def float32_value(data: bytes) -> float:
 
 def read_varint(view: memoryview | bytes, position: int) -> tuple[int, int]:
     """The number at ``position`` and where it ends. Raises ValueError for one that does not end."""
+    if position + 1 < len(view):  # most are of one or two bytes
+        value, second = view[position], view[position + 1]
+        if value < 128:
+            return value, position + 1
+        if second < 128:
+            return value + (second << 7) - 128, position + 2
     value = shift = 0
     while position < len(view) and shift < 70:
         byte = view[position]

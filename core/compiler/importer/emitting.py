@@ -42,9 +42,7 @@ class Emitter:
         called: Sequence[Computation] = (),
     ) -> Instruction:
         """A new instruction at the end of the block, with the current operation's metadata."""
-        instruction = Instruction(
-            opcode, shape, operands, attributes, called, metadata=self.metadata
-        )
+        instruction = Instruction(opcode, shape, operands, attributes, called, "", self.metadata)
         self.instructions.append(instruction)
         return instruction
 

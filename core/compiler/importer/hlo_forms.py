@@ -136,8 +136,9 @@ class Forms:
             raise ValueError("a layout with tiles or memory spaces")
         return shape
 
-    def instruction(self, data: bytes) -> tuple[Form, bytes, int, Any]:
-        """An instruction's form, name, number and :func:`.values` of its operands' numbers.
+    def instruction(self, data: bytes) -> tuple[Form, bytes, int, bytes, Any]:
+        """An instruction's form, name, number, the bytes that say the number, and :func:`.values` of its operands'
+        numbers.
 
         A program of thousands of instructions has a hundred forms, and reading fields is most of the work of reading
         a program. So the bytes around name, number and operands are looked up before anything is read.
@@ -146,7 +147,9 @@ class Forms:
             start = 2 + data[1]
             end = data.find(_ID_KEY, start)
             if end >= 0:
-                number, rest = read_varint(data, end + len(_ID_KEY))
+                first = end + len(_ID_KEY)
+                number, rest = read_varint(data, first)
+                own = data[first:rest]
                 operands = b""
                 if data.startswith(_OPERAND_IDS_KEY, rest):
                     size, first = read_varint(data, rest + len(_OPERAND_IDS_KEY))
@@ -155,11 +158,11 @@ class Forms:
                 key = (data[start:end], data[rest:])
                 form = self._forms.get(key) or self._form_of(*key)
                 if form is not None:
-                    return form, data[2:start], number, operands
+                    return form, data[2:start], number, own, operands
         fields = values(data, repeated=_REPEATED)
         name, number = fields.pop(Field.NAME), fields.pop(Field.ID, 0)
         operands = fields.pop(Field.OPERAND_IDS, b"")
-        return Form(self, fields), name, number, operands
+        return Form(self, fields), name, number, varint(number), operands
 
     def _form_of(self, before: bytes, behind: bytes) -> Form | None:
         """The form of an instruction with these bytes before its number and behind its operands; None if a field began

@@ -195,8 +195,11 @@ class ComputationReader(Emitter):
         self.cached = module.forms.cached
         self.instructions: list[Instruction] = []
         self._arrays: dict[int, Instruction] = {}
+        # The same by the bytes that say their numbers, in which operands are found.
+        self._by_id: dict[bytes, Instruction] = {}
         self._tuples: dict[int, tuple[Instruction, ...]] = {}
-        self._views: dict[Any, Value] = {}
+        # Constants, broadcasts and reshapes: equal ones are one, of which PyTorch/XLA writes another for each use.
+        self._views: dict[Any, Instruction] = {}
         self.metadata: Metadata | None = None
 
     def read(self, data: bytes) -> _ReadComputation:
@@ -205,13 +208,20 @@ class ComputationReader(Emitter):
             raise ValueError("a field of a computation that is not known")
         parameters: dict[int, tuple[Instruction, ...]] = {}
         takes_tuples = False
-        arrays, tuples = self._arrays, self._tuples
+        arrays, tuples, by_id, views = self._arrays, self._tuples, self._by_id, self._views
         read_form = self.module.forms.instruction
         for instruction in each(given[_INSTRUCTIONS]):
-            form, name, number, ids = read_form(instruction)
+            form, name, number, own, ids = read_form(instruction)
             number &= _LOCAL
             if number in arrays or number in tuples:
                 raise ValueError("two instructions of one number")
+            operands = self._operands(ids) if ids else []
+            if form.view >= 0:
+                view = (form.view, *operands)
+                known = views.get(view)
+                if known is not None:
+                    arrays[number] = by_id[own] = known
+                    continue
             metadata = form.metadata
             if not metadata.op_name:  # that of the instruction, as jaxlib has it
                 metadata = Metadata(name.decode(), metadata.source_file, metadata.source_line)
@@ -224,14 +234,14 @@ class ComputationReader(Emitter):
                 parameters[index] = leaves = self._parameter(shape)
                 takes_tuples |= isinstance(shape, TupleShape)
                 value: Value = leaves if isinstance(shape, TupleShape) else leaves[0]
-            elif form.view >= 0:
-                value = self._view(form, self._operands(ids))
             else:
-                value = self._instruction(form, self._operands(ids))
+                value = self._instruction(form, operands)
             if isinstance(value, tuple):
                 tuples[number] = value
-            else:
-                arrays[number] = value
+                continue
+            arrays[number] = by_id[own] = value
+            if form.view >= 0:
+                views[view] = value
         if sorted(parameters) != list(range(len(parameters))):
             raise ValueError("a parameter is missing")
         root = given.get(_ROOT_ID, 0) & _LOCAL
@@ -243,14 +253,6 @@ class ComputationReader(Emitter):
         return _ReadComputation(
             given[_COMPUTATION_ID], flat, self.instructions, result, takes_tuples
         )
-
-    def _view(self, form: Form, operands: list[Any]) -> Value:
-        """A constant, broadcast or reshape: equal ones are one, of which PyTorch/XLA writes another for each use."""
-        key = (form.view, *operands)
-        value = self._views.get(key)
-        if value is None:
-            value = self._views[key] = self._instruction(form, operands)
-        return value
 
     def _instruction(self, form: Form, operands: list[Any]) -> Value:
         reader, shape = form.reader, form.shape
@@ -271,10 +273,18 @@ class ComputationReader(Emitter):
         )
 
     def _operands(self, ids: Any) -> list[Any]:
+        if isinstance(ids, bytes):
+            by_id = self._by_id
+            if (one := by_id.get(ids)) is not None:
+                return [one]
+            if len(ids) == 4:  # two numbers of two bytes, if those are numbers
+                lhs, rhs = by_id.get(ids[:2]), by_id.get(ids[2:])
+                if lhs is not None and rhs is not None:
+                    return [lhs, rhs]
         arrays = self._arrays
         numbers = unpacked_numbers(ids)
         try:
-            return [arrays[n] for n in numbers]
+            return list(map(arrays.__getitem__, numbers))
         except KeyError:
             numbers = [n & _LOCAL for n in numbers]
             return [arrays[n] if n in arrays else self._tuples[n] for n in numbers]
