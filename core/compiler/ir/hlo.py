@@ -312,7 +312,7 @@ class Instruction:
 class Computation:
     """Parameters, instructions in dependency order (parameters included), and the instruction that is the result."""
 
-    __slots__ = ("_callees", "instructions", "key", "name", "parameters", "root")
+    __slots__ = ("_callees", "_opcodes", "instructions", "key", "name", "parameters", "root")
 
     def __init__(
         self,
@@ -326,6 +326,7 @@ class Computation:
         self.instructions = tuple(instructions)
         self.root = root
         self._callees: tuple[Computation, ...] | None = None
+        self._opcodes: frozenset[str] | None = None
         self.key: Hashable | None = None  # see fusion/fused.py: computation_key
 
     @property
@@ -335,6 +336,13 @@ class Computation:
             called = [c for i in self.instructions if i.called for c in i.called]
             self._callees = tuple(dict.fromkeys(called))
         return self._callees
+
+    @property
+    def opcodes(self) -> frozenset[str]:
+        """The opcodes of the instructions."""
+        if self._opcodes is None:
+            self._opcodes = frozenset([i.opcode for i in self.instructions])
+        return self._opcodes
 
     @property
     def results(self) -> tuple[Instruction, ...]:
@@ -452,6 +460,15 @@ class Module:
                 stack.append((computation, True))
                 stack += [(c, False) for c in reversed(computation.callees) if c not in seen]
         return order
+
+    def has(self, *opcodes: str) -> bool:
+        """Whether an instruction of a computation has one of these opcodes."""
+        return not all(c.opcodes.isdisjoint(opcodes) for c in self.computations())
+
+    def all_of(self, opcode: str) -> list[Instruction]:
+        """The instructions of this opcode, of callees before those of callers."""
+        among = [c for c in self.computations() if opcode in c.opcodes]
+        return [i for c in among for i in c.instructions if i.opcode == opcode]
 
     def assign_names(self) -> None:
         """Give every computation, and every instruction of each, a name that is unique there."""

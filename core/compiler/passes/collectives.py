@@ -88,7 +88,7 @@ def match_collectives(module: Module, target: Target) -> Module:
 
 
 def _has_collectives(module: Module) -> bool:
-    return any(i.opcode in _OPCODES for c in module.computations() for i in c.instructions)
+    return module.has(*_OPCODES)
 
 
 # ---------------------------------------------------------------------------------------------------- arranging

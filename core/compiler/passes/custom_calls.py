@@ -74,7 +74,7 @@ def lay_out_custom_calls(module: Module) -> Module:
 
     Raises CompileError (UNIMPLEMENTED) for layouts that are not a permutation of the dimensions.
     """
-    if not _has_custom_calls(module):
+    if not module.has("custom-call"):
         return module
     return sweep_module(module, _lay_out)
 
@@ -84,7 +84,7 @@ def match_custom_calls(module: Module, target: Target) -> Module:
 
     Raises CompileError (UNIMPLEMENTED) for element types that LAPACK does not have.
     """
-    if not _has_custom_calls(module):
+    if not module.has("custom-call"):
         return module
     library = target.costs.library
 
@@ -92,10 +92,6 @@ def match_custom_calls(module: Module, target: Target) -> Module:
         return _match(i, library)
 
     return sweep_module(module, rule, repeat=False)
-
-
-def _has_custom_calls(module: Module) -> bool:
-    return any(i.opcode == "custom-call" for c in module.computations() for i in c.instructions)
 
 
 def _routine(target: str) -> str | None:

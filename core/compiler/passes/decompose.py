@@ -24,7 +24,7 @@ def decompose(module: Module) -> Module:
     Bodies that :mod:`.extrema` would change are changed at once: everything behind a reduction is made anew for that,
     and here it mostly is anyway.
     """
-    if not any(OPS[i.opcode].expand for c in module.computations() for i in c.instructions):
+    if not any(OPS[opcode].expand for c in module.computations() for opcode in c.opcodes):
         return module
     bodies: dict[Hashable, Computation] = {}
 
@@ -58,9 +58,7 @@ def remove_barriers(module: Module) -> Module:
             return element_of_tuple(i)
         return None
 
-    if not any(
-        i.opcode == "optimization-barrier" for c in module.computations() for i in c.instructions
-    ):
+    if not module.has("optimization-barrier"):
         return module
     return sweep_module(module, rule)
 

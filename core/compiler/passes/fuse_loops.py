@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def fuse_loops(module: Module, target: Target) -> Module:
     """Put each ``while`` that can run element by element into a fusion of the kind "while"."""
-    if not any(i.opcode == "while" for c in module.computations() for i in c.instructions):
+    if not module.has("while"):
         return module
     return with_entry(module, _fuse_in(module.entry, target))
 

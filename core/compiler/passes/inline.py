@@ -15,9 +15,9 @@ def inline_calls(module: Module) -> Module:
 
     Each instruction of the result is made once, however deep the calls nest.
     """
-    computations = module.computations()
-    if not any(i.opcode == "call" for c in computations if c.callees for i in c.instructions):
+    if not module.has("call"):
         return module
+    computations = module.computations()
     # What is left to be called afterwards: the bodies of loops, branches, reductions, ...
     kept = {c for k in computations for i in k.instructions if i.opcode != "call" for c in i.called}
     done: dict[Computation, Computation] = {}

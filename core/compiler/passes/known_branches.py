@@ -15,11 +15,12 @@ from .rewrite import sweep_module
 
 def take_known_branches(module: Module) -> Module:
     """Replace every conditional that has one branch, or a constant selector, by the instructions of the branch."""
-    while True:
+    while module.has("conditional"):
         called = sweep_module(module, _call_of_branch)
         if called is module:
-            return module
+            break
         module = inline_calls(called)  # the branches may give other conditionals their selectors
+    return module
 
 
 def _call_of_branch(instruction: Instruction) -> Instruction | None:

@@ -43,7 +43,7 @@ def compute_outputs_late(module: Module, target: Target) -> Module:
     """while(..., dynamic-update-slice(outputs, f(state))) -> f(while(..., dynamic-update-slice(states, state))), for
     elementwise f that the target takes long for, one step after the other.
     """
-    loops = [i for c in module.computations() for i in c.instructions if i.opcode == "while"]
+    loops = module.all_of("while")
     if not any(r.opcode == "dynamic-update-slice" for i in loops for r in i.called[1].results):
         return module
 

@@ -14,7 +14,7 @@ def settle_places(module: Module) -> Module:
     select(i < 0, i + n, i) -> i, and the like, where all steps choose the same;
     scatter of one window, which replaces what was there -> dynamic-update-slice, where it is in the array in all steps.
     """
-    loops = [i for c in module.computations() for i in c.instructions if i.opcode == "while"]
+    loops = module.all_of("while")
     if not any(_may_be_settled(i) for loop in loops for i in loop.called[1].instructions):
         return module
     return map_computations(module, _settle_in)

@@ -13,7 +13,7 @@ def forget_overwritten(module: Module) -> Module:
     and reads none: the outputs of a scan, which programs fill with zeros before. What only computed ``initial`` goes,
     and so do the copies of one array of zeros for several outputs.
     """
-    loops = [i for c in module.computations() for i in c.instructions if i.opcode == "while"]
+    loops = module.all_of("while")
     if not any(r.opcode == "dynamic-update-slice" for i in loops for r in i.called[1].results):
         return module
     return sweep_module(module, _forget)

@@ -45,7 +45,7 @@ def state_call(metadata: Metadata | None) -> Instruction:
 
 def expand_random(module: Module) -> Module:
     """Replace every ``rng``. Raises CompileError UNIMPLEMENTED for element types without such numbers."""
-    if not any(i.opcode == "rng" for c in module.computations() for i in c.instructions):
+    if not module.has("rng"):
         return module
     return sweep_module(module, _expand, repeat=False)
 

@@ -28,6 +28,8 @@ def split_scans(module: Module, target: Target) -> Module:
     as of a cumulative logsumexp: one thread makes a cumulative sum nearly as fast as memory is. (Floats of 16 bits are
     left as they are: what a part comes to would be rounded between the steps.)
     """
+    if not module.has("reduce-window"):
+        return module
     threads = target.costs.threads
 
     def rule(i: Instruction) -> Instruction | None:

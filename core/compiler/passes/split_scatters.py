@@ -23,6 +23,8 @@ def split_scatters(module: Module, target: Target) -> Module:
     Known operations only, which may be regrouped. The number of parts follows from shapes and never from the number of
     threads. Updates that the parts do not divide are padded with ones whose places are outside of the table.
     """
+    if not module.has("scatter"):
+        return module
     threads = target.costs.threads
     return sweep_module(module, lambda i: _split(i, threads), repeat=False)
 

@@ -47,7 +47,7 @@ def simplify_loops(module: Module) -> Module:
     """States of a ``while`` that never change and are constants become constants inside; states
     nobody needs go.
     """
-    if not any(i.opcode == "while" for c in module.computations() for i in c.instructions):
+    if not module.has("while"):
         return module
     return map_computations(module, _simplify_in)
 
@@ -283,7 +283,7 @@ def hoist_invariants(module: Module, target: Target) -> Module:
     state no copy). A matrix that ``target`` makes in registers, of an array that takes less memory,
     stays: to read it takes longer than to make it.
     """
-    if not any(i.opcode == "while" for c in module.computations() for i in c.instructions):
+    if not module.has("while"):
         return module
     return map_computations(module, lambda c: _hoist_in(c, target, WORTH))
 
@@ -292,7 +292,7 @@ def hoist_packing(module: Module, target: Target) -> Module:
     """As :func:`hoist_invariants`, of the packing that choosing kernels has brought: a matrix that is the same in every
     iteration is packed once.
     """
-    loops = [i for c in module.computations() for i in c.instructions if i.opcode == "while"]
+    loops = module.all_of("while")
     if not any(i.opcode == "pack" for loop in loops for i in loop.called[1].instructions):
         return module
     return map_computations(module, lambda c: _hoist_in(c, target, PACKING))
