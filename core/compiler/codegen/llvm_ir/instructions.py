@@ -105,6 +105,7 @@ class Function:
     lines: int = 0  # of the body, without the closing brace
     values: int = 0  # results of its instructions
     size: int = 0  # characters of the text
+    digest: bytes = b""  # see Module.digest
 
     @property
     def is_internal(self) -> bool:

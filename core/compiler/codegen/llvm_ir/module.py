@@ -78,7 +78,13 @@ class Module:
             self.globals.setdefault(table.name, table)
         *helpers, function = closed.functions
         longer = len(name) - len(function.name)
-        for taken in (*helpers, replace(function, name=name, size=function.size + longer)):
+        digest = function.digest
+        for helper in helpers:
+            there = self.functions.get(helper.name, helper)
+            if there.body != helper.body or there.attributes != helper.attributes:
+                digest = b""  # what it means depends on what it uses
+        own = replace(function, name=name, size=function.size + longer, digest=digest)
+        for taken in (*helpers, own):
             if taken.name not in self.functions:
                 self.attribute_group(taken.attributes)
                 self.functions[taken.name] = taken
@@ -176,6 +182,13 @@ class Module:
         parts += [text.table_of(self.globals[table]) for table in tables]
         parts += [text.declaration(other, *self.declarations[other]) for other in declared]
         return "\n".join(parts)
+
+    def digest(self, name: str) -> bytes:
+        """A digest of :meth:`meaning`. The function keeps it, also where another module takes it."""
+        function = self.functions[name]
+        if not function.digest:
+            function.digest = hashlib.sha256(self.meaning(name).encode()).digest()
+        return function.digest
 
     def _used(self, functions: Iterable[Function]) -> tuple[list[str], list[str]]:
         """The tables that functions read, and what they call that is not in the module, in their order."""

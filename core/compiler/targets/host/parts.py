@@ -108,7 +108,7 @@ class Parts(Compilation):
         """Find the code of all new functions; those without go into parts."""
         for name, quick in self._new:
             effort_ = "quick" if quick else "careful"
-            key = code_cache.key(f"{self.target.identity} {effort_}", module.meaning(name))
+            key = code_cache.key(f"{self.target.identity} {effort_}", module.digest(name).hex())
             self._keys[name] = key
             code = code_cache.find(key) if self._cached else None
             if isinstance(code, Section):

@@ -160,3 +160,33 @@ def test_a_masked_store_of_one_lane_is_a_store_of_its_element() -> None:
     assert stored([0]) == ["trunc", "extractelement", "store"]
     assert stored([5]) == ["trunc", "extractelement", "getelementptr", "store"]
     assert stored([0, 1]) == ["trunc", "masked store"]
+
+
+def caller(helper: str) -> Module:
+    """A module of ``f``, which calls a helper that does ``helper`` to a number twice over."""
+    module = Module()
+    b = Builder(module, "@helper", ["float"], "float", linkage="internal")
+    b.ret(b.binary(helper, b.arguments[0], b.arguments[0]))
+    b.finish()
+    b = Builder(module, "@f", ["float"], "float")
+    b.ret(b.call("float", "@helper", b.arguments))
+    b.finish()
+    return module
+
+
+def test_a_digest_that_is_taken_over_is_that_of_the_meaning() -> None:
+    taken = {}
+    for helper in ("fadd", "fmul"):
+        first, second = caller("fadd"), Module()
+        known = first.digest("@f")
+        closed = first.closed("@f")
+        if helper != "fadd":  # the other module has another helper of the name
+            other = caller(helper).closed("@f")
+            second.take(other, "@before")
+        second.take(closed, "@after")
+        kept = second.functions["@after"].digest
+        assert kept == (known if helper == "fadd" else b"")
+        taken[helper] = second.digest("@after")
+        second.functions["@after"].digest = b""
+        assert second.digest("@after") == taken[helper]
+    assert taken["fadd"] != taken["fmul"]
