@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 import struct
 from collections.abc import Callable, Mapping
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 from .records import NUMBERS, Field, Type, alternatives, fields_of
+
+# The size of what follows.
+_SIZE: Final = struct.Struct("<I").pack
 
 
 class FormatError(ValueError):
@@ -111,7 +115,7 @@ class Codec:
 
     def _write_bytes(self, type_: Type) -> Writer:
         def write(out: list[bytes], value: bytes) -> None:
-            out += (struct.pack("<I", len(value)), value)
+            out += (_SIZE(len(value)), value)
 
         return write
 
@@ -122,15 +126,18 @@ class Codec:
         return write
 
     def _write_str(self, type_: Type) -> Writer:
-        write = self._write_bytes(type_)
-        return lambda out, value: write(out, value.encode())
+        def write(out: list[bytes], value: str) -> None:
+            data = value.encode()
+            out += (_SIZE(len(data)), data)
+
+        return write
 
     def _write_list(self, type_: Type) -> Writer:
         assert type_.element is not None
         write_element = self._writer(type_.element)
 
         def write(out: list[bytes], values: Any) -> None:
-            out.append(struct.pack("<I", len(values)))
+            out.append(_SIZE(len(values)))
             for value in values:
                 write_element(out, value)
 
@@ -141,7 +148,7 @@ class Codec:
         write_key, write_value = self._writer(Type("str")), self._writer(type_.element)
 
         def write(out: list[bytes], entries: Mapping[str, Any]) -> None:
-            out.append(struct.pack("<I", len(entries)))
+            out.append(_SIZE(len(entries)))
             for key, value in entries.items():
                 write_key(out, key)
                 write_value(out, value)
@@ -153,8 +160,11 @@ class Codec:
         fields = self.fields(record, "")
         if all(f.type.kind == "number" for f in fields) and dataclasses.is_dataclass(record):
             pack = struct.Struct("<" + "".join(NUMBERS[f.type.name][0] for f in fields)).pack
-            names = [f.name for f in fields]
-            return lambda out, value: out.append(pack(*[getattr(value, n) for n in names]))
+            if len(fields) > 1:
+                get = operator.attrgetter(*[f.name for f in fields])
+                return lambda out, value: out.append(pack(*get(value)))
+            (name,) = [f.name for f in fields]
+            return lambda out, value: out.append(pack(getattr(value, name)))
         steps = [(f.name, self._writer(f.type)) for f in fields]
 
         def write(out: list[bytes], value: Any) -> None:

@@ -20,6 +20,7 @@ Rules that make passes small:
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -65,7 +66,12 @@ class Shape(NamedTuple):
         return Shape(self.dtype, tuple(dims))
 
     def __str__(self) -> str:
-        return f"{self.dtype.name}[{','.join(map(str, self.dims))}]"
+        return _written(self.dtype, self.dims)
+
+
+@functools.lru_cache(1 << 12)
+def _written(dtype: DType, dims: tuple[int, ...]) -> str:
+    return f"{dtype.name}[{','.join(map(str, dims))}]"
 
 
 def strides_of(dims: Sequence[int], order: Sequence[int] | None = None) -> list[int]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from ..ir.errors import internal, resource_exhausted
 from ..ir.hlo import Computation, Instruction, Module, Shape
@@ -82,6 +82,8 @@ class Liveness:
         self.wishes: list[tuple[int, int, Value, Value]] = []
         self.loops: list[Loop] = []
         self.branches: list[Branches] = []
+        # In-place operands of fusions, of which equal ones have one computation.
+        self.in_place: dict[tuple[Computation, Any], list[tuple[int, ...]]] = {}
         entry = module.entry
         for p in entry.parameters:
             self.values[p] = (self.define(p, 0, p.shape),)
@@ -124,7 +126,8 @@ class Liveness:
             raise internal("an instruction belongs to two computations", op=instruction.opcode)
 
     def operands(self, instruction: Instruction) -> list[Value | None]:
-        return [self.values[o][0] for o in instruction.operands]
+        values = self.values
+        return [values[o][0] for o in instruction.operands]
 
     def visit(self, computation: Computation) -> None:
         values = self.values
@@ -166,7 +169,7 @@ class Liveness:
         places: dict[Value | None, list[int]] = {}  # where each value comes in
         for n, o in enumerate(operands):
             places.setdefault(o, []).append(n)
-        for result, candidates in zip(results, in_place_operands(instruction), strict=True):
+        for result, candidates in zip(results, self.in_place_operands(instruction), strict=True):
             if result is None:
                 continue
             for position in candidates:
@@ -176,6 +179,16 @@ class Liveness:
                 if comes_in_only_at(places[operand], candidates):
                     self.touching[operand, result] = time
                     self.wishes.append((priority, -result.size, result, operand))
+
+    def in_place_operands(self, instruction: Instruction) -> list[tuple[int, ...]]:
+        """See :func:`.inplace.in_place_operands`."""
+        if instruction.opcode != "fusion" or len(instruction.attributes) > 1:
+            return in_place_operands(instruction)
+        key = (instruction.called[0], instruction.attributes["kind"])
+        found = self.in_place.get(key)
+        if found is None:
+            found = self.in_place[key] = in_place_operands(instruction)
+        return found
 
     def visit_done(self, instruction: Instruction) -> None:
         """The results of a collective that has begun before. Until now it reads its operands and writes its results."""

@@ -250,7 +250,9 @@ class _Lowering:
         )
 
     def copies(self, instruction: Instruction | None, place: str) -> list[Thunk]:
-        moves = self.assignment.moves.get((instruction, place), [])
+        moves = self.assignment.moves.get((instruction, place))
+        if not moves:  # most
+            return []
         return [c for c in (self.copy(m, instruction) for m in moves) if c is not None]
 
     def copy(self, move: Move, instruction: Instruction | None) -> Copy | None:
