@@ -189,7 +189,8 @@ class _Fuser:
             if cluster.boundary:
                 continue
             contexts = cluster.contexts_for(instruction, users)
-            self.expect_rows(instruction, cluster, contexts)
+            if cluster.kind == "loop" and len(contexts) == 1:
+                self.expect_rows(instruction, cluster, contexts)
             recomputed = self.recomputation(instruction, cost, cluster, contexts)
             if recomputed is not None:
                 takers.append((cluster, contexts, recomputed))
@@ -197,12 +198,14 @@ class _Fuser:
             self.join(instruction, *takers[0], cost)
             return
         # Several read it. If all of them compute it themselves it need not be in memory at all.
-        if len(takers) == len(readers) and all(
-            self.worth_copying(instruction, cost, opcode, t[0], stored=False) for t in takers
-        ):
-            for cluster, contexts, recomputed in takers:
-                self.join(instruction, cluster, contexts, recomputed + cost, cost)
-            return
+        if len(takers) == len(readers):
+            for taker in takers:
+                if not self.worth_copying(instruction, cost, opcode, taker[0], stored=False):
+                    break
+            else:
+                for cluster, contexts, recomputed in takers:
+                    self.join(instruction, cluster, contexts, recomputed + cost, cost)
+                return
         # It has to be in memory. Some readers may still do better to compute it themselves.
         reading: list[tuple[Cluster, tuple[int, ...], float]] = []
         for cluster, contexts, recomputed in takers:
@@ -242,7 +245,10 @@ class _Fuser:
             return None
         if cluster.kind in UPDATES and not self.keeps_update_in_place(instruction, cluster):
             return None
-        if self.is_strided_row(instruction, cluster) or self.mixes_pieces(instruction, cluster):
+        opcode = instruction.opcode
+        if opcode == "transpose" and self.is_strided_row(instruction, cluster):
+            return None
+        if opcode == "concatenate" and self.mixes_pieces(instruction, cluster):
             return None
         if len(cluster.members) >= MAXIMUM_MEMBERS and not _is_free(instruction):
             return None  # what is free would be an array in memory instead
@@ -250,10 +256,11 @@ class _Fuser:
             o not in cluster.inputs and o not in cluster.members for o in instruction.operands
         ):
             return None
-        many = [c for c in contexts if c not in (SCALAR, cluster.rows)]
-        if not many:
+        once = (SCALAR, cluster.rows)
+        if contexts[0] in once and len(contexts) == 1:
             return 0.0
-        if _is_free(instruction):
+        many = [c for c in contexts if c not in once]
+        if not many or _is_free(instruction):
             return 0.0
         elements = instruction.elements
         ratio = self.elements_computed(instruction, cluster, many) / elements if elements else 1.0
@@ -298,21 +305,20 @@ class _Fuser:
 
     @staticmethod
     def is_strided_row(instruction: Instruction, cluster: Cluster) -> bool:
-        """Whether a scatter of rows in ``cluster`` would read an array along another dimension than its last one, which
-        a kernel of its own does in tiles.
+        """Whether a scatter of rows in ``cluster`` would read an array, which ``instruction`` transposes, along another
+        dimension than its last one: a kernel of its own does that in tiles.
         """
         return (
-            instruction.opcode == "transpose"
-            and bool(instruction.dims)
+            bool(instruction.dims)
             and instruction.attributes["dimensions"][-1] != len(instruction.dims) - 1
             and scatters_rows(cluster.roots[0])
         )
 
     def mixes_pieces(self, instruction: Instruction, cluster: Cluster) -> bool:
-        """Whether ``instruction`` puts several arrays behind one another along a dimension that a transpose in
+        """Whether a concatenation puts several arrays behind one another along a dimension that a transpose in
         ``cluster`` makes the last one: each vector there would compute all of them, and choose.
         """
-        if instruction.opcode != "concatenate" or len(instruction.operands) < _PIECES:
+        if len(instruction.operands) < _PIECES:
             return False
         stack = [(instruction, instruction.attributes["dimension"])]
         for _ in range(_LOOK_BACK):
@@ -367,14 +373,12 @@ class _Fuser:
     def expect_rows(
         self, instruction: Instruction, cluster: Cluster, contexts: tuple[int, ...]
     ) -> None:
-        """Turn a loop into a row fusion ahead of time: ``instruction``, one value a row, comes from
-        a row's reduction.
+        """Turn a loop, which reads ``instruction`` in one context, into a row fusion ahead of time: the
+        instruction, one value a row, comes from a row's reduction.
         """
-        if cluster.kind != "loop" or len(contexts) != 1:
-            return
-        rank = len(instruction.dims)
-        dims = cluster.dims
-        if not 0 < rank < len(dims) or instruction.dims != dims[:rank]:
+        dims, own = cluster.dims, instruction.dims
+        rank = len(own)
+        if not 0 < rank < len(dims) or own != dims[:rank]:
             return
         if contexts[0] != cluster.derived(("rows", rank)):
             return
@@ -759,7 +763,7 @@ class _Fuser:
         for cluster in sorted(self.clusters, key=lambda c: c.order):
             if cluster.boundary:
                 (instruction,) = cluster.roots
-                operands = [mapped[o] for o in instruction.operands]
+                operands = tuple(map(mapped.__getitem__, instruction.operands))
                 called = [self.done.get(c, c) for c in instruction.called]
                 if instruction.opcode == "reshape":
                     new = Instruction(

@@ -25,6 +25,7 @@ def make_fusion(
     computation.
     """
     numbers: dict[Instruction, int] = {}
+    number_of = numbers.__getitem__
     read: list[Instruction] = []  # what is computed outside
     key: list[Hashable] = [kind]
     for member in members:
@@ -38,7 +39,7 @@ def make_fusion(
             (
                 member.opcode,
                 member.shape,
-                tuple([numbers[o] for o in member.operands]),
+                tuple(map(number_of, member.operands)),
                 attributes_key(member),
             )
         )
@@ -114,10 +115,11 @@ def computation_key(computation: Computation) -> Hashable:
 
 def _key_of(computation: Computation) -> Hashable:
     numbers: dict[Instruction, int] = {}
+    number_of = numbers.__getitem__
     parts: list[Hashable] = []
     for instruction in computation.instructions:
         numbers[instruction] = len(numbers)
-        operands = tuple([numbers[o] for o in instruction.operands])
+        operands = tuple(map(number_of, instruction.operands))
         parts.append((instruction.opcode, instruction.shape, operands, attributes_key(instruction)))
     parts.append(numbers[computation.root])
     return tuple(parts)

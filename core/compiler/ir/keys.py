@@ -38,8 +38,11 @@ def of_attributes(instruction: Instruction) -> Hashable:
     Raises CompileError INTERNAL, naming the attribute, for a value of a type that has no exact key.
     """
     name = ""
+    keys = []
     try:
-        return tuple([(name := n, of_value(v)) for n, v in instruction.attributes.items()])
+        for name, value in instruction.attributes.items():
+            keys.append((name, of_value(value)))
+        return tuple(keys)
     except _UnknownTypeError as error:
         kind: type = error.args[0]
         message = f"the attribute {name!r} holds a {kind.__qualname__}, which has no exact key"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from ..ir.hlo import Computation, Instruction, Module
 
@@ -76,9 +76,10 @@ def with_called(computation: Computation, new: dict[Computation, Computation]) -
 
 def on_mapped(instruction: Instruction, mapped: Mapping[Instruction, Instruction]) -> Instruction:
     """The instruction on what has taken the places of its operands."""
-    for operand in instruction.operands:
+    operands = instruction.operands
+    for operand in operands:
         if operand in mapped:
-            return instruction.on([mapped.get(o, o) for o in instruction.operands])
+            return instruction.on(tuple(map(mapped.get, operands, operands)))
     return instruction
 
 
@@ -154,9 +155,8 @@ class _Sweep:
                 break
             if better in placed:
                 return better
-            fresh = [o for o in better.operands if o not in placed]
-            if fresh:
-                for inner in unplaced(fresh, placed):
+            if not placed.issuperset(better.operands):
+                for inner in unplaced(better.operands, placed):
                     result = on_mapped(inner, mapped)
                     if self.repeat:
                         result = self.settle(result, self.rule(result))
@@ -178,15 +178,14 @@ def unplaced(roots: Iterable[Instruction], placed: Container[Instruction]) -> li
     """The instructions that ``roots`` need and ``placed`` lacks, operands first."""
     order: list[Instruction] = []
     seen: set[Instruction] = set()
-    stack = [(r, False) for r in roots]
+    stack: list[Any] = [*roots]
     while stack:
-        instruction, expanded = stack.pop()
-        if expanded:
-            order.append(instruction)
+        instruction = stack.pop()
+        if instruction is None:  # all that the next one needs stands in order
+            order.append(stack.pop())
         elif instruction not in placed and instruction not in seen:
             seen.add(instruction)
-            stack.append((instruction, True))
-            stack.extend((o, False) for o in instruction.operands)
+            stack += (instruction, None, *instruction.operands)
     return order
 
 
