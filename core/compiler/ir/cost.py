@@ -26,7 +26,7 @@ def of_module(module: Module) -> Costs:
                 factor[callee] = factor.get(callee, 0.0) + times * _runs(instruction)
             size = sizes[instruction] = result_bytes(instruction)
             if OPS[instruction.opcode].counted:
-                size += sum([sizes[o] for o in instruction.operands])
+                size += sum(map(sizes.__getitem__, instruction.operands))
                 costs.bytes_accessed += times * size
                 _add_arithmetic(costs, instruction, times)
     return costs
@@ -52,6 +52,8 @@ def array_shapes(values: Iterable[Instruction]) -> list[Shape]:
 
 def result_elements(instruction: Instruction) -> float:
     """The number of elements of all results."""
+    if isinstance(instruction.shape, Shape):  # nearly always
+        return float(instruction.shape.elements)
     return float(sum(s.elements for s in array_shapes([instruction])))
 
 
