@@ -125,6 +125,9 @@ class Reduction:
         results = frame.computation.results
         arrays = frame.results
         self.full = [(r, a, 0) for r, a in zip(results, arrays, strict=True) if r.dims == self.dims]
+        # Whether the arrays of ``full`` have room for a whole vector behind their last element. A vector that is
+        # written as a whole can be read back at once, one that is written under a mask only from the cache.
+        self.has_room = False
         self.last = [(r, a) for r, a in zip(results, arrays, strict=True) if r.dims != self.dims]
         self.lanes = loops.lanes_for(frame.target, frame.computation)
         self.masked = loops.can_mask(frame.target, frame.computation)
@@ -201,7 +204,7 @@ class Reduction:
         ]
         written = [element(g, root, index) for root, _, _ in self.full]
         for (_, array, first), value in zip(self.full, written, strict=True):
-            g.store(array, index[first:], value, mask)
+            g.store(array, index[first:], value, None if self.has_room else mask)
         return operands
 
     def step(self, flat: Sequence[Value], index: Index, mask: Value | None) -> list[Value]:

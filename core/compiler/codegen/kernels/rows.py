@@ -8,6 +8,7 @@ are expensive to compute again are kept in a row-sized scratch on the stack.
 
 from __future__ import annotations
 
+import functools
 import math
 
 from ...ir import dtypes, errors, hlo
@@ -17,6 +18,7 @@ from ..generator import Array, Coordinate, Generator, Index
 from ..llvm_ir import Value, i64
 from . import accumulators, loops, work_groups
 from .emit import EmittedKernel, Frame, emitter
+from .row_blocks import RowBlocks
 from .row_totals import RowTotals
 
 
@@ -67,12 +69,15 @@ class _Rows:
             layer[i] = max((layer[o] for o in i.operands), default=0) + (i.opcode == "reduce")
         return layer
 
+    def reduces_of(self, number: int) -> list[hlo.Instruction]:
+        """The reductions of a pass."""
+        return [r for r in self.reduces if self.layer[r] == number + 1]
+
     def targets(self, number: int) -> list[hlo.Instruction]:
         """The whole-space values that a pass exists for."""
         if number == self.passes:
             return [root for root, _ in self.full]
-        of_pass = [r for r in self.reduces if self.layer[r] == number + 1]
-        return [o for r in of_pass for o in r.operands[: len(r.operands) // 2]]
+        return [o for r in self.reduces_of(number) for o in r.operands[: len(r.operands) // 2]]
 
     def choose_scratch(self) -> None:
         """What a pass needs that an earlier one computed: keep it if computing it again is not cheap."""
@@ -120,23 +125,26 @@ class _Rows:
         rows = math.prod(self.dims[: self.rank])
         if rows == 0:
             return frame.finish(0, 0.0)
-        scratch: dict[hlo.Instruction, Array] = {}
-        row_dims = self.dims[self.rank :]
-        for i in self.kept_in:
-            dtype = i.dtype
-            if dtype.is_float and dtype.size < 4:
-                dtype = dtypes.F32  # as precise as it was computed
-            shape = hlo.Shape(dtype, row_dims)
-            scratch[i] = Array(frame.builder.alloca("i8", shape.bytes + 64), shape)
-            g.note(scratch[i].pointer)
+        cost = costs.of_computation(frame.target, frame.computation)
+        if self.rank == len(self.dims) - 1:
+            passes = [self.reduces_of(number) for number in range(self.passes)]
+            blocks = RowBlocks(
+                frame, self.dims, passes, self.full, self.last, self.most_lanes, self.masked
+            )
+            if blocks.fits():
+                return frame.finish(blocks.emit(), cost)
+        in_register = self.is_one_vector()
+        scratch = {} if in_register else self.allocate_scratch()
 
         def row(kept: Index) -> None:
             for number in range(self.passes):
-                of_pass = [r for r in self.reduces if self.layer[r] == number + 1]
-                reduction = accumulators.Reduction(frame, of_pass)
+                if in_register:
+                    self.keep_in_register(number, kept)
+                reduction = accumulators.Reduction(frame, self.reduces_of(number))
                 reduction.full = [
                     (i, a, self.rank) for i, a in scratch.items() if self.kept_in[i] == number
                 ]
+                reduction.has_room = True
                 reduction.last = []
                 reduction.shared = self.shared
                 totals = RowTotals(reduction, kept, len(self.dims) - 1).totals()
@@ -157,16 +165,57 @@ class _Rows:
             row(())
         else:
             loops.count(g, frame.begin, frame.end, self.dims[: self.rank], row)
-        cost = costs.of_computation(frame.target, frame.computation)
         return frame.finish(rows, cost)
+
+    @functools.cached_property
+    def lanes(self) -> int:
+        """The lanes of the vectors of a row."""
+        return min(self.most_lanes, 1 << (self.dims[-1] - 1).bit_length())
+
+    @functools.cached_property
+    def most_lanes(self) -> int:
+        return loops.lanes_for(self.frame.target, self.frame.computation)
+
+    @functools.cached_property
+    def masked(self) -> bool:
+        return loops.can_mask(self.frame.target, self.frame.computation)
+
+    def is_one_vector(self) -> bool:
+        """Whether each pass takes a row as one vector."""
+        return (
+            len(self.dims) == self.rank + 1
+            and (self.dims[-1] == self.lanes or (self.dims[-1] < self.lanes and self.masked))
+            and not self.shared
+            and not accumulators.starts_once(self.reduces)
+        )
+
+    def keep_in_register(self, number: int, kept: Index) -> None:
+        """Compute what pass ``number`` keeps for later ones, of a row that is one vector: memory would have to give
+        back at once what was just written to it.
+        """
+        size = self.dims[-1]
+        c = Coordinate(i64(0), int(self.lanes > 1), self.lanes, None, 0, size - 1, 1 << 30)
+        mask = loops.mask_of(size, self.lanes) if size < self.lanes else None
+        with self.g.masked(mask):
+            for i in [i for i, writer in self.kept_in.items() if writer == number]:
+                self.g.bound[i] = element(self.g, i, (*kept, c))
+
+    def allocate_scratch(self) -> dict[hlo.Instruction, Array]:
+        """Memory on the stack for a row of each value that is kept, with room for a whole vector behind it."""
+        scratch: dict[hlo.Instruction, Array] = {}
+        for i in self.kept_in:
+            dtype = i.dtype
+            if dtype.is_float and dtype.size < 4:
+                dtype = dtypes.F32  # as precise as it was computed
+            shape = hlo.Shape(dtype, self.dims[self.rank :])
+            room = self.lanes * dtype.size
+            scratch[i] = Array(self.frame.builder.alloca("i8", shape.bytes + room), shape)
+            self.g.note(scratch[i].pointer)
+        return scratch
 
     def write_row(self, kept: Index) -> None:
         """The last pass: results of the whole space."""
-        g, frame = self.g, self.frame
-        lanes = min(
-            loops.lanes_for(frame.target, frame.computation), 1 << (self.dims[-1] - 1).bit_length()
-        )
-        masked = loops.can_mask(frame.target, frame.computation)
+        g, lanes, masked = self.g, self.lanes, self.masked
 
         def step(index: Index, mask: Value | None) -> None:
             values = [element(g, root, index) for root, _ in self.full]

@@ -103,6 +103,23 @@ def test_cross_entropy():
     check(fusion("row", [x, label], loss), data, rtol=1e-4)
 
 
+def test_kept_values_of_a_row_that_is_a_vector_stay_in_a_register():
+    (x,) = parameters(S(F32, (3, 10)))
+    ir = Kernel(fusion("row", [x], softmax(x, 1)[0]), host.for_cpu("x86-64-v4")).ir
+    assert "alloca" not in ir
+
+
+def test_kept_values_of_longer_rows_are_written_as_whole_vectors():
+    """Only the result's last vector is written under a mask."""
+    (x,) = parameters(S(F32, (3, 53)))
+    ir = Kernel(fusion("row", [x], softmax(x, 1)[0]), host.for_cpu("x86-64-v4")).ir
+    assert "alloca" in ir
+    calls = [
+        line for line in ir.splitlines() if "@llvm.masked.store" in line and "declare" not in line
+    ]
+    assert len(calls) == 1
+
+
 def test_in_place():
     """A result may lie over the operand it is computed from: each row is read before it is written."""
     (x,) = parameters(S(F32, (4, 100)))

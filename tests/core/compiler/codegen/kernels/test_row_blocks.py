@@ -1,0 +1,65 @@
+"""Row fusions with few elements a row: vectors across rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tripont.core.compiler.ir import hlo
+from tripont.core.compiler.ir.dtypes import BF16, F32, F64
+from tripont.core.compiler.targets import host
+
+from tests.core.compiler.codegen.harness import Kernel, aligned, fusion
+
+from .test_loops import check, parameters
+from .test_rows import layer_norm, softmax
+
+S = hlo.Shape
+
+SPACES = [(70, 10), (3, 40, 5), (32, 16), (16, 2), (2, 2, 17, 3), (3000, 7)]
+
+
+@pytest.mark.parametrize("dims", SPACES, ids=str)
+@pytest.mark.parametrize("dtype", [F32, F64, BF16], ids=str)
+def test_results_of_rows_and_of_elements(dims, dtype):
+    (x,) = parameters(S(dtype, dims))
+    tolerance = {F32: 2e-5, F64: 1e-13, BF16: 2e-2}[dtype]
+    check(fusion("row", [x], *softmax(x, len(dims) - 1)), rtol=tolerance)
+
+
+def test_sums_of_products():
+    x, gamma = parameters(S(F32, (50, 12)), S(F32, (12,)))
+    check(fusion("row", [x, gamma], *layer_norm(x, gamma, 1)), rtol=1e-4)
+
+
+def test_vectors_run_across_rows():
+    (x,) = parameters(S(F32, (5000, 10)))
+    kernel = Kernel(fusion("row", [x], softmax(x, 1)[0]))
+    assert kernel.emitted.work_count == -(-5000 // kernel.target.block)
+    assert "alloca" not in kernel.ir
+
+
+@pytest.mark.parametrize("dims", [(5000, 17), (8, 10)], ids=["longer than a vector", "few rows"])
+def test_other_rows_are_units_of_work(dims):
+    (x,) = parameters(S(F32, dims))
+    assert Kernel(fusion("row", [x], softmax(x, 1)[0])).emitted.work_count == dims[0]
+
+
+def test_in_place():
+    """Every row of a block is read before one of them is written."""
+    (x,) = parameters(S(F32, (100, 6)))
+    kernel = Kernel(fusion("row", [x], softmax(x, 1)[0]))
+    data = aligned((100, 6), np.float32)
+    data[...] = np.random.default_rng(1).normal(size=(100, 6))
+    e = np.exp(data - data.max(1, keepdims=True))
+    kernel.call([data, data])
+    np.testing.assert_allclose(data, e / e.sum(1, keepdims=True), rtol=1e-5)
+
+
+@pytest.mark.parametrize("cpu", ["x86-64-v2", "x86-64-v3"])
+def test_narrower_cpus(cpu):
+    target = host.for_cpu(cpu)
+    if not set(target.features) <= set(host.for_cpu().features):
+        pytest.skip(f"this CPU cannot run code for {cpu}")
+    for dims in SPACES:
+        (x,) = parameters(S(F32, dims))
+        check(fusion("row", [x], softmax(x, len(dims) - 1)[0]), rtol=2e-5, target=target)
