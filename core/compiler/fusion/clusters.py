@@ -22,7 +22,11 @@ SCALAR: Final = -1
 FORBIDDEN: Final = -2
 
 # A reduction along fewer elements has no vectors along them if it can have them along its results.
+# The lanes of a vector are put together at the end, which is more work for maxima of floats (NaN and zeros are looked
+# after) and most for a body with several results (argmax).
 SHORTEST_VECTOR: Final = 8
+SHORTEST_VECTOR_OF_EXTREMA: Final = 20
+SHORTEST_VECTOR_OF_SEVERAL: Final = 32
 
 # A loop over rows of so few elements computes each of them in vectors along the dimension before, if that fills a
 # vector of any type and if the code is short: the weight of its instructions, once for each element of a row.
@@ -32,6 +36,16 @@ MOST_SHORT_ROW_CODE: Final = 512
 
 MAXIMUM_MEMBERS: Final = 200
 MAXIMUM_INPUTS: Final = 48
+
+
+def shortest_vector(reduce: Instruction) -> int:
+    """How many elements are to be reduced to one result by vectors along them."""
+    if len(reduce.operands) > 2:
+        return SHORTEST_VECTOR_OF_SEVERAL
+    root = reduce.called[0].root
+    if root.opcode in ("maximum", "minimum") and root.dtype.is_float:
+        return SHORTEST_VECTOR_OF_EXTREMA
+    return SHORTEST_VECTOR
 
 
 @dataclass(slots=True, eq=False)

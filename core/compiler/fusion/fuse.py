@@ -42,8 +42,8 @@ from .clusters import (
     MAXIMUM_MEMBERS,
     MOST_SHORT_ROW_CODE,
     SCALAR,
-    SHORTEST_VECTOR,
     Cluster,
+    shortest_vector,
 )
 from .fused import make_fusion
 
@@ -648,7 +648,7 @@ class _Fuser:
         if cluster.kind == "loop":
             if contexts[0] == cluster.full and self.result_dims(reduce) == cluster.dims:
                 return cluster.elements * 2 <= math.prod(space) and not self.is_better_in_vectors(
-                    cluster, space, dimensions
+                    cluster, reduce, space, dimensions
                 )
             if cluster.dims != space or not minor or row > self.limits.row:
                 return False
@@ -671,7 +671,11 @@ class _Fuser:
         return False
 
     def is_better_in_vectors(
-        self, cluster: Cluster, space: tuple[int, ...], dimensions: tuple[int, ...]
+        self,
+        cluster: Cluster,
+        reduce: Instruction,
+        space: tuple[int, ...],
+        dimensions: tuple[int, ...],
     ) -> bool:
         """Whether a loop over the results of a reduction of ``space`` over ``dimensions`` is to stay a loop.
 
@@ -684,7 +688,7 @@ class _Fuser:
             or math.prod(space[d] for d in dimensions) > self.limits.short_row
         ):
             return False
-        if not cluster.dims or space[last] < SHORTEST_VECTOR <= cluster.dims[-1]:
+        if not cluster.dims or space[last] < shortest_vector(reduce) <= cluster.dims[-1]:
             # There is but one result, or the reduction's vectors run along its results.
             return False
         nanoseconds = [

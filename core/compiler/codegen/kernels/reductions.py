@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 
-from ...fusion.clusters import SHORTEST_VECTOR
+from ...fusion.clusters import SHORTEST_VECTOR, shortest_vector
 from ...ir import errors
 from .. import costs
 from ..generator import Coordinate, Index
@@ -21,6 +21,7 @@ from ..llvm_ir import Value, i64
 from . import loops, work_groups
 from .accumulators import Reduction
 from .emit import EmittedKernel, Frame, emitter
+from .row_blocks import SMALLEST_GATHERED
 from .row_totals import RowTotals
 
 
@@ -54,7 +55,7 @@ class ReduceKernel(Reduction):
             lane = minor
             if (
                 self.kept
-                and dims[minor] < SHORTEST_VECTOR
+                and dims[minor] < self.shortest_vector()
                 and dims[self.kept[-1]] >= self.lanes
                 and not self.full
             ):
@@ -66,6 +67,14 @@ class ReduceKernel(Reduction):
         )
         units = self.emit_rows(lane) if lane in self.reduced else self.emit_blocks(lane)
         return frame.finish(units, cost)
+
+    def shortest_vector(self) -> int:
+        """How many elements a row has at least that is reduced by vectors along it."""
+        target, computation = self.frame.target, self.frame.computation
+        read = [p.dtype.size for p in computation.parameters if p.dims == self.dims]
+        if target.work_group > 1 or min(read, default=SMALLEST_GATHERED) < SMALLEST_GATHERED:
+            return SHORTEST_VECTOR
+        return max(map(shortest_vector, self.reduces))
 
     def emit_rows(self, lane: int) -> int:
         """A unit of work is one result; the lanes run along a reduced dimension."""

@@ -21,7 +21,7 @@ from .emit import Frame
 # The weight of a row's instructions, once for each of its elements.
 MOST_CODE: Final = 1024
 # Vectors across rows are gathers, which CPUs have for elements of at least so many bytes.
-SMALLEST_ELEMENT: Final = 4
+SMALLEST_GATHERED: Final = 4
 
 Results = Sequence[tuple[hlo.Instruction, Array]]
 
@@ -50,7 +50,7 @@ class RowBlocks:
             return False
         whole = (*computation.parameters, *computation.results)
         for i in whole:
-            if i.dims == self.dims and (i.dtype.size < SMALLEST_ELEMENT or i.dtype.is_complex):
+            if i.dims == self.dims and (i.dtype.size < SMALLEST_GATHERED or i.dtype.is_complex):
                 return False
         weight = sum(map(target.costs.weight, computation.instructions))
         return weight * self.dims[-1] <= MOST_CODE

@@ -105,7 +105,16 @@ def test_nan_reaches_a_maximum():
 
 
 @pytest.mark.parametrize(
-    ("dims", "dimension"), [((6, 50), 1), ((50, 6), 0), ((40, 70), 0), ((1000,), 0), ((3, 1), 1)]
+    ("dims", "dimension"),
+    [
+        ((6, 50), 1),
+        ((50, 6), 0),
+        ((40, 70), 0),
+        ((1000,), 0),
+        ((3, 1), 1),
+        ((70, 10), 1),
+        ((33, 31), 1),
+    ],
 )
 def test_argmax(dims, dimension):
     (x,) = parameters(S(F32, dims))
@@ -122,6 +131,27 @@ def test_argmax(dims, dimension):
     np.testing.assert_array_equal(got[1], data.argmax(dimension))
     (alone,) = Kernel(fusion("reduce", [x], index)).run([data])
     np.testing.assert_array_equal(alone, data.argmax(dimension))
+
+
+@pytest.mark.parametrize(
+    ("opcode", "dtype", "longest"),
+    [
+        ("add", F32, 7),
+        ("maximum", S32, 7),
+        ("maximum", F32, 19),
+        ("minimum", F64, 19),
+        ("maximum", BF16, 7),
+    ],
+    ids=str,
+)
+def test_short_rows_are_reduced_in_vectors_across_rows(opcode, dtype, longest):
+    """A unit of work is a block of rows then, and else a row."""
+    rows = 1000
+    for size in (longest, longest + 1):
+        (x,) = parameters(S(dtype, (rows, size)))
+        kernel = Kernel(fusion("reduce", [x], reduce(x, [1], opcode)))
+        assert (kernel.emitted.work_count < rows) == (size <= longest)
+        check(kernel.instruction, rtol=0.1 if dtype is BF16 else 1e-4)
 
 
 @pytest.mark.parametrize(
