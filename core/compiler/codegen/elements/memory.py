@@ -86,8 +86,12 @@ def _load_part(
         start = b.gep(type_, pointer, i64(1 - count))
         forward = _contiguous(g, type_, start, count, None)
         return b.shuffle(forward, forward, range(count - 1, -1, -1))
-    if lane.vector is None and 2 <= lane.stride <= 4 and factor == 1 and mask is None:
-        return _strided(g, type_, pointer, count, lane.stride)
+    if lane.vector is None and 2 <= abs(lane.stride) <= 4 and factor == 1 and mask is None:
+        if lane.stride > 0:
+            return _strided(g, type_, pointer, count, lane.stride)
+        start = b.gep(type_, pointer, i64((count - 1) * lane.stride))
+        forward = _strided(g, type_, start, count, -lane.stride)
+        return b.shuffle(forward, forward, range(count - 1, -1, -1))
     offsets = lane.vector or b.lane_offsets(count, lane.stride)
     addresses = b.gep(type_, b.gep(type_, pointer, i64(part)), offsets)
     return b.gather(llvm_ir.vector(type_, count), addresses, size, mask)

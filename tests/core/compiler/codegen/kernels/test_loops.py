@@ -507,6 +507,15 @@ def test_strided_slices(stride, dtype):
         check(fusion("loop", [x], back))
 
 
+@pytest.mark.parametrize("dtype", [F32, S8], ids=str)
+def test_reversed_short_rows_are_shuffled(dtype):
+    """An image that is turned about: whole vectors are read, no element by itself."""
+    (x,) = parameters(S(dtype, (4, 130, 3)))
+    back = op("reverse", x.shape, x, dimensions=(1,))
+    kernel = check(fusion("loop", [x], op("negate", x.shape, back)))
+    assert "llvm.masked.gather" not in kernel.ir
+
+
 def test_many_pieces():
     """A vector of parameters flattened into one: no step lies across a seam."""
     sizes = [5, 1, 2000, 16, 33, 1024, 7, 4000]
