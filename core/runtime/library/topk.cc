@@ -5,8 +5,10 @@
 // [..., k]. Floating-point numbers compare in total order (-NaN < -inf < ... < -0 < 0 < ... < NaN);
 // of equal elements the first comes first.
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <memory>
+#include <type_traits>
 #include <vector>
 
 #include "core/runtime/library/calls.h"
@@ -28,46 +30,127 @@ struct Problem {
   bool largest;
 };
 
-// An element as it is ranked: less is better.
+// An element as it is ranked: less is better. Key and position are one number, the key above.
 template <typename Bits>
-struct Candidate {
-  Bits key;
-  int32_t index;
-  bool operator<(const Candidate& other) const {
-    return key != other.key ? key < other.key : index < other.index;
-  }
+class Candidate {
+ public:
+  Candidate() = default;
+  Candidate(Bits key, int64_t index) : rank_(Rank{key} << 32 | static_cast<uint32_t>(index)) {}
+
+  Bits key() const { return static_cast<Bits>(rank_ >> 32); }
+  int32_t index() const { return static_cast<int32_t>(static_cast<uint32_t>(rank_)); }
+  bool operator<(const Candidate& other) const { return rank_ < other.rank_; }
+
+ private:
+  __extension__ using Wide = unsigned __int128;
+  using Rank = std::conditional_t<(sizeof(Bits) > 4), Wide, uint64_t>;
+  Rank rank_ = ~Rank{0};  // worse than all others
 };
 
-// The best k of source[begin, end), unsorted, appended to `best` (at most k of them). One pass:
-// elements that are not better than the worst of the best so far are skipped; the others collect
-// until there are enough to select again.
+template <typename Traits>
+typename Traits::Unsigned KeyOf(const Problem& problem, typename Traits::Unsigned element) {
+  return Traits::Encode(element, SortOrder::kTotal, problem.largest);
+}
+
+// Elements that are compared with a limit at once.
+constexpr int64_t kBlock = 16;
+
+// The first place from `i` on, in steps of kBlock, whose block has a key below `limit`; a place
+// less than kBlock before `end` otherwise.
+template <typename Traits>
+int64_t SkipBlocks(const Problem& problem, const typename Traits::Unsigned* source, int64_t i,
+                   int64_t end, typename Traits::Unsigned limit) {
+  for (; i + kBlock <= end; i += kBlock) {
+    int below = 0;
+    for (int64_t n = 0; n < kBlock; ++n)
+      below |= static_cast<int>(KeyOf<Traits>(problem, source[i + n]) < limit);
+    if (below != 0) break;
+  }
+  return i;
+}
+
+// A selection of at most so many elements keeps them in order.
+constexpr int64_t kFew = 16;
+
+// The best k <= 2 of source[begin, end), best first, appended to `best`. The best two so far are in
+// registers, and an element goes through both places without a branch: whether it is among them is
+// unpredictable in a short row.
+template <typename Traits>
+void SelectTwo(const Problem& problem, const typename Traits::Unsigned* source, int64_t begin,
+               int64_t end, std::vector<Candidate<typename Traits::Unsigned>>& best) {
+  using Bits = typename Traits::Unsigned;
+  std::array<Candidate<Bits>, 2> two;
+  for (int64_t i = begin; i < end;) {
+    // The first block leaves real elements in as many places as there are.
+    if (i > begin) i = SkipBlocks<Traits>(problem, source, i, end, two[1].key());
+    for (const int64_t stop = std::min(i + kBlock, end); i < stop; ++i) {
+      Candidate<Bits> candidate(KeyOf<Traits>(problem, source[i]), i);
+      for (Candidate<Bits>& place : two) {
+        const bool is_better = candidate < place;
+        const Candidate<Bits> better = is_better ? candidate : place;
+        candidate = is_better ? place : candidate;
+        place = better;
+      }
+    }
+  }
+  best.insert(best.end(), two.begin(), two.begin() + static_cast<ptrdiff_t>(problem.k));
+}
+
+// The same for k <= kFew: an element that is among them is put into its place.
+template <typename Traits>
+void SelectFew(const Problem& problem, const typename Traits::Unsigned* source, int64_t begin,
+               int64_t end, std::vector<Candidate<typename Traits::Unsigned>>& best) {
+  using Bits = typename Traits::Unsigned;
+  std::array<Candidate<Bits>, kFew> few;
+  const auto k = static_cast<size_t>(problem.k);
+  size_t count = 0;
+  for (int64_t i = begin; i < end;) {
+    if (count == k) i = SkipBlocks<Traits>(problem, source, i, end, few[k - 1].key());
+    for (const int64_t stop = std::min(i + kBlock, end); i < stop; ++i) {
+      const Candidate<Bits> candidate(KeyOf<Traits>(problem, source[i]), i);
+      if (count == k && !(candidate < few[k - 1])) continue;
+      size_t place = count < k ? count++ : k - 1;
+      for (; place > 0 && candidate < few[place - 1]; --place) few[place] = few[place - 1];
+      few[place] = candidate;
+    }
+  }
+  best.insert(best.end(), few.begin(), few.begin() + static_cast<ptrdiff_t>(count));
+}
+
+// The best k of source[begin, end), appended to `best` (at most k of them). One pass: elements that
+// are not better than the worst of the best so far are skipped; the others collect until there are
+// enough to select again.
 template <typename Traits>
 void Select(const Problem& problem, const typename Traits::Unsigned* source, int64_t begin,
             int64_t end, std::vector<Candidate<typename Traits::Unsigned>>& best) {
   using Bits = typename Traits::Unsigned;
+  if (problem.k <= 2) return SelectTwo<Traits>(problem, source, begin, end, best);
+  if (problem.k <= kFew) return SelectFew<Traits>(problem, source, begin, end, best);
   const auto k = static_cast<size_t>(problem.k);
-  const size_t capacity = std::max<size_t>(2 * k, 64);
+  const size_t capacity = 2 * k;
   std::vector<Candidate<Bits>> candidates;
   candidates.reserve(capacity);
-  Bits limit = std::numeric_limits<Bits>::max();
-  bool limited = false;  // `limit` is the key of the k-th best so far
-  for (int64_t i = begin; i < end; ++i) {
-    const Bits key = Traits::Encode(source[i], SortOrder::kTotal, problem.largest);
-    if (limited && key >= limit) continue;  // later positions lose ties
-    candidates.push_back({key, static_cast<int32_t>(i)});
-    if (candidates.size() == capacity) {
-      std::nth_element(candidates.begin(), candidates.begin() + static_cast<ptrdiff_t>(k - 1),
-                       candidates.end());
-      candidates.resize(k);
-      limit = candidates[k - 1].key;
-      limited = true;
-    }
-  }
-  if (candidates.size() > k) {
+  const auto keep_the_best = [&] {
     std::nth_element(candidates.begin(), candidates.begin() + static_cast<ptrdiff_t>(k - 1),
                      candidates.end());
     candidates.resize(k);
+    return candidates[k - 1].key();
+  };
+  Bits limit = std::numeric_limits<Bits>::max();
+  bool limited = false;  // `limit` is the key of the k-th best so far
+  for (int64_t i = begin; i < end;) {
+    if (limited) i = SkipBlocks<Traits>(problem, source, i, end, limit);
+    for (const int64_t stop = std::min(i + kBlock, end); i < stop; ++i) {
+      const Bits key = KeyOf<Traits>(problem, source[i]);
+      if (limited && key >= limit) continue;  // later positions lose ties
+      candidates.emplace_back(key, i);
+      if (candidates.size() == capacity) {
+        limit = keep_the_best();
+        limited = true;
+      }
+    }
   }
+  if (candidates.size() > k) keep_the_best();
   best.insert(best.end(), candidates.begin(), candidates.end());
 }
 
@@ -75,9 +158,13 @@ template <typename Traits>
 void Write(const Problem& problem, std::vector<Candidate<typename Traits::Unsigned>>& best,
            const typename Traits::Unsigned* source, typename Traits::Unsigned* values,
            int32_t* indices) {
-  std::partial_sort(best.begin(), best.begin() + static_cast<ptrdiff_t>(problem.k), best.end());
+  if (best.size() > static_cast<size_t>(problem.k)) {
+    std::partial_sort(best.begin(), best.begin() + static_cast<ptrdiff_t>(problem.k), best.end());
+  } else if (problem.k > kFew) {  // a few of one selection are in order
+    std::sort(best.begin(), best.end());
+  }
   for (int64_t i = 0; i < problem.k; ++i) {
-    indices[i] = best[static_cast<size_t>(i)].index;
+    indices[i] = best[static_cast<size_t>(i)].index();
     values[i] = source[indices[i]];
   }
 }

@@ -30,7 +30,18 @@ def total_order(x):
     "dtype", [np.float32, np.float64, ml_dtypes.bfloat16, np.float16, np.int32, np.uint8]
 )
 @pytest.mark.parametrize(
-    ("rows", "length", "k"), [(5, 40, 1), (5, 40, 7), (3, 40, 40), (1, 100000, 10), (2, 9, 0)]
+    ("rows", "length", "k"),
+    [
+        (5, 40, 1),
+        (5, 40, 2),
+        (7, 2, 2),
+        (5, 40, 7),
+        (3, 40, 40),
+        (3, 900, 50),
+        (1, 100000, 2),
+        (1, 100000, 10),
+        (2, 9, 0),
+    ],
 )
 @pytest.mark.parametrize("largest", [0, 1])
 def test_topk(device, dtype, rows, length, k, largest):
@@ -45,6 +56,22 @@ def test_topk(device, dtype, rows, length, k, largest):
     want = np.argsort(-key if largest else key, axis=-1, kind="stable")[:, :k]
     np.testing.assert_array_equal(indices, want)
     assert got.tobytes() == np.ascontiguousarray(np.take_along_axis(x, want, -1)).tobytes()
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 16, 17])
+def test_topk_of_the_worst_and_of_equal_elements(device, k):
+    """Elements with the largest key there is, more of them than a block has: the first ones are taken."""
+    worst = np.full((2, 70), -np.nan, np.float32).view(np.uint32) | np.uint32(0xFFFFFFFF)
+    x = worst.view(np.float32)
+    shapes = [Shape(dtypes.F32, (2, k)), Shape(dtypes.S32, (2, k))]
+    for row in (x, np.zeros_like(x)):
+        _, indices = run(device, "topk", [row], shapes, {"k": k, "largest": 1})
+        np.testing.assert_array_equal(indices, np.tile(np.arange(k), (2, 1)))
+    x = np.array(x)
+    x[:, 60:] = np.arange(10)
+    _, indices = run(device, "topk", [x], shapes, {"k": k, "largest": 1})
+    want = [*range(69, 59, -1), *range(60)][:k]
+    np.testing.assert_array_equal(indices, np.tile(want, (2, 1)))
 
 
 def test_topk_refuses_a_k_beyond_the_row():
