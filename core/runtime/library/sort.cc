@@ -8,7 +8,8 @@
 // comparator.
 //
 // How rows are sorted: by keys, short rows in sorting networks, one row a vector lane
-// (sort_network.h), longer ones by radix (sort_radix.h); by a comparator, merge sort of positions.
+// (sort_network.h), others by quicksort in AVX-512's registers (sort_vectors.h), elsewhere by radix
+// (sort_radix.h); by a comparator, merge sort of positions.
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -24,6 +25,7 @@
 #include "core/runtime/library/sort_keys.h"
 #include "core/runtime/library/sort_network.h"
 #include "core/runtime/library/sort_radix.h"
+#include "core/runtime/library/sort_vectors.h"
 #include "core/runtime/parallel.h"
 
 namespace tripont {
@@ -263,7 +265,16 @@ void SortRow(const Problem& problem, void* const* operands, void* const* results
     }
   });
   const Record* sorted = records;
-  if (n <= kMaxComparisonLength) {
+  const bool short_row = n <= kMaxComparisonLength;
+  bool in_vectors = false;
+  if constexpr (!kWide) {
+    // A key of one digit is a pass of radix sort.
+    in_vectors = HasSortVectors() && (short_row || problem.key_bits > kDigitBits);
+    if (in_vectors) SortInVectors(records, scratch, n, parallel);
+  }
+  if (in_vectors) {
+    // Records are whole numbers: keys, or keys before their positions.
+  } else if (short_row) {
     std::sort(records, records + n, [](const Record& a, const Record& b) {
       if constexpr (kWide)
         return a.key != b.key ? a.key < b.key : a.index < b.index;

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -108,6 +112,55 @@ def test_edges(device, shape, dimension, dtype):
     x = values(rng, shape, dtype)
     check(device, [x], dimension, 0)
     check(device, [x, rng.integers(0, 9, shape)], dimension, 0)
+
+
+# Registers of sorting networks hold 16, 32, 64, 128 and 256 numbers of 32 bits, half as many of 64; pivots of more than
+# 2,048 numbers are chosen from more samples, and parts of 32,768 are divided on several threads.
+LENGTHS = [1, 7, 8, 9, 15, 16, 17, 33, 63, 65, 127, 128, 129, 255, 256, 257, 700, 2047, 2048, 2049]
+LENGTHS += [5000, 140_001]
+ORDERS = {
+    "random": lambda rng, n: rng.integers(0, 2**62, n),
+    "ascending": lambda rng, n: np.arange(n),
+    "descending": lambda rng, n: np.arange(n)[::-1],
+    "equal": lambda rng, n: np.full(n, 3),
+    "few": lambda rng, n: rng.integers(0, 4, n),
+    "up and down": lambda rng, n: np.minimum(np.arange(n), np.arange(n)[::-1]),
+    "the greatest": lambda rng, n: np.where(rng.random(n) < 0.7, 2**62, rng.integers(0, 2**62, n)),
+    "one small": lambda rng, n: np.where(np.arange(n) == n // 2, 1, 2**40),
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("dtype", [np.uint32, np.float32, np.uint64, np.int64])
+def test_every_length(device, order, dtype):
+    rng = np.random.default_rng(5)
+    for length in LENGTHS:
+        x = ORDERS[order](rng, length).astype(dtype)
+        (got,) = run(device, "sort", [x], [shape_of(x)], config(0))
+        np.testing.assert_array_equal(got, np.sort(x))
+
+
+_ON_ANOTHER_CPU = """
+import numpy as np
+from tests.core.runtime.library import test_sort
+from tripont.core import _tripont
+
+device = _tripont.Client().devices[0]
+for dtype in (np.float32, np.int64):
+    test_sort.test_edges(device, (3000,), 0, dtype)
+    test_sort.test_edges(device, (300_000,), 0, dtype)
+"""
+
+
+@pytest.mark.skipif("avx512vl" not in _tripont.cpu_features(), reason="no CPU with AVX-512")
+def test_without_the_registers_of_avx_512(subprocess_environment):
+    subprocess.run(
+        [sys.executable, "-c", _ON_ANOTHER_CPU],
+        env=subprocess_environment | {"TRIPONT_CPU": "x86-64-v3"},
+        cwd=Path(__file__).parents[4],
+        check=True,
+        timeout=100,
+    )
 
 
 def test_total_order(device):
