@@ -435,7 +435,9 @@ print(_tripont.worker_counters()["started"], _tripont.worker_processes() == [pid
     assert process.stdout.split() == ["1", "True"], process.stderr
 
 
-def test_a_worker_collects_garbage_once_it_is_ready_and_has_one_thread_of_blas(tmp_path, monkeypatch):
+def test_a_worker_collects_garbage_once_it_is_ready_and_has_one_thread_of_blas(
+    tmp_path, monkeypatch
+):
     """Imports run without the collector, which would look at everything that stays, again and again."""
     told = tmp_path / "told"
     more = f"""
