@@ -242,8 +242,8 @@ Status CompileWorker::AwaitHello() {
                            "python or TRIPONT_PYTHON name an interpreter with that version"));
   }
   const std::string& own = CompilerSources();
-  const std::string difference = hello.sources == own ? PackageDifference(hello.packages)
-                                                      : "its source files are others";
+  const std::string difference =
+      hello.sources == own ? PackageDifference(hello.packages) : "its source files are others";
   same_compiler_ = own.empty() || difference.empty();
   if (!same_compiler_) {
     static std::atomic<bool> warned{false};
