@@ -6,11 +6,12 @@ import contextlib
 import json
 import os
 import socket
-import subprocess
-import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
+
+from tests.starter import starter_of
 
 _START = """
 import numpy as np, tensorflow as tf, tripont.tensorflow
@@ -58,38 +59,60 @@ def _free_ports(count: int) -> list[str]:
         return [f"localhost:{listener.getsockname()[1]}" for listener in listeners]
 
 
-def _run(program: str, cluster: dict[str, list[str]]) -> list[dict[str, list[str]]]:
+# A process for each task, of one that has imported TensorFlow; ends when those that are waited for have.
+_TASKS = """
+import json, os, signal, sys
+from tests.tensorflow_without_plugins import load_plugins
+
+program, configurations, waited, folder = json.loads(sys.argv[1])
+tasks = {}
+for name, configuration in configurations.items():
+    task = os.fork()
+    if not task:
+        with open(f"{folder}/{name}", "wb") as output:
+            os.dup2(output.fileno(), 1)
+        os.environ["TF_CONFIG"] = configuration
+        load_plugins()
+        exec(compile(program, name, "exec"))
+        sys.exit()
+    tasks[name] = task
+try:
+    for name in waited:
+        _, status = os.waitpid(tasks.pop(name), 0)
+        assert not status, name
+finally:
+    for task in tasks.values():
+        os.kill(task, signal.SIGKILL)
+        os.waitpid(task, 0)
+"""
+
+
+def _run(program: str, cluster: dict[str, list[str]], folder: Path) -> list[dict[str, list[str]]]:
     """Run ``program`` in every task of ``cluster`` until workers and chief have ended: the parts of lines by name."""
-    running = {}
-    for kind, addresses in cluster.items():
-        for number in range(len(addresses)):
-            config = json.dumps({"cluster": cluster, "task": {"type": kind, "index": number}})
-            running[kind, number] = subprocess.Popen(
-                [sys.executable, "-c", program],
-                env=os.environ | {"TF_CONFIG": config, "TRIPONT_NUM_DEVICES": "1"},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-    waited = [task for task in running if task[0] == ("chief" if "chief" in cluster else "worker")]
+    configurations = {
+        f"{kind} {number}": json.dumps({"cluster": cluster, "task": {"type": kind, "index": number}})
+        for kind, addresses in cluster.items()
+        for number in range(len(addresses))
+    }
+    waited = [n for n in configurations if n.startswith("chief" if "chief" in cluster else "worker")]
+    arguments = json.dumps([program, configurations, waited, str(folder)])
+    starter = starter_of("tests.tensorflow_without_plugins")
+    environment = os.environ | {"TRIPONT_NUM_DEVICES": "1"}
+    done = starter.run(_TASKS, environment, arguments, timeout=280)
+    assert done.returncode == 0, done.stderr
     results = []
-    try:
-        for task in waited:
-            output, error = running[task].communicate(timeout=280)
-            assert running[task].returncode == 0, error
-            parts = [line.split("|") for line in output.splitlines() if "|" in line]
-            results.append({name: rest for name, *rest in parts})
-    finally:
-        for process in running.values():
-            process.kill()
-            process.communicate()
+    for task in waited:
+        lines = (folder / task).read_text().splitlines()
+        parts = [line.split("|") for line in lines if "|" in line]
+        results.append({name: rest for name, *rest in parts})
     return results
 
 
 @pytest.fixture(scope="module")
-def workers() -> list[dict[str, list[str]]]:
+def workers(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, list[str]]]:
     """What two workers print that train in all ways, one after the other: to start them takes longer than all of it."""
-    return _run(_START + _STEPS + _KERAS + _KERAS_BATCHES, {"worker": _free_ports(2)})
+    program = _START + _STEPS + _KERAS + _KERAS_BATCHES
+    return _run(program, {"worker": _free_ports(2)}, tmp_path_factory.mktemp("workers"))
 
 
 @pytest.mark.slow
@@ -205,11 +228,11 @@ os._exit(0)
 
 
 @pytest.mark.slow
-def test_a_parameter_server_and_a_worker() -> None:
+def test_a_parameter_server_and_a_worker(tmp_path: Path) -> None:
     """The variable is on the server's CPU; what stands under ``tf.device`` runs on the worker's XPU."""
     ports = _free_ports(3)
     cluster = {"chief": ports[:1], "worker": ports[1:2], "ps": ports[2:]}
-    (printed,) = _run(_PARAMETER_SERVER, cluster)
+    (printed,) = _run(_PARAMETER_SERVER, cluster, tmp_path)
     device, shape, weight = printed["SERVER"]
     assert device == "/job:ps/replica:0/task:0/device:CPU:0"
     assert shape == "(8, 2)"
