@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 import torch.utils._pytree as pytree
+import torch_xla
 from torch.testing._internal.common_methods_invocations import op_db
 
 NUM_SAMPLES = 2
@@ -52,7 +53,7 @@ def _copy(value: Any, device: str) -> Any:
 
 
 def _run(operator: Any, sample: Any, device: str, backward: bool) -> tuple[Any, Any]:
-    """Results and gradients of one sample on a device, both on the CPU."""
+    """Results and gradients of one sample on a device, which may still have to compute them."""
     arguments = _copy((sample.input, sample.args, sample.kwargs), device)
     torch.manual_seed(0)
     result = operator.op(arguments[0], *arguments[1], **arguments[2])
@@ -63,7 +64,19 @@ def _run(operator: Any, sample: Any, device: str, backward: bool) -> tuple[Any, 
         if outputs and inputs:
             total = sum((output * output.conj()).real.sum() for output in outputs)
             gradients = list(torch.autograd.grad(total, inputs, allow_unused=True))
-    return map_tensors(lambda t: t.detach().cpu(), (result, gradients))
+    return map_tensors(torch.Tensor.detach, (result, gradients))
+
+
+def _computed(value: Any) -> Any:
+    """The value on the CPU; what the device has not computed yet is one program.
+
+    Not torch_xla.sync(): that would take what operators have left that cannot be compiled. The gradients come first:
+    torch_xla takes two programs to be the same if a product, and then its two gradients, differ only in which factor
+    comes first (matmul and __rmatmul__; on its own CPU device too).
+    """
+    last_first = [t for t in reversed(tensors(value)) if t.device.type == "xla"]
+    torch_xla._XLAC._xla_sync_multi(last_first, [])
+    return map_tensors(torch.Tensor.cpu, value)
 
 
 def _samples(operator: Any, dtype: torch.dtype, gradients: bool) -> list[Any]:
@@ -84,11 +97,12 @@ def check(operator: Any) -> None:
     dtype = dtype_of(operator)
     gradients = bool(operator.supports_autograd and dtype.is_floating_point)
     torch.manual_seed(0)
-    compared = 0
-    for number, sample in enumerate(_samples(operator, dtype, gradients)):
-        backward = gradients and number == 0
-        expected = _run(operator, sample, "cpu", backward)
-        got = _run(operator, sample, "xla", backward)
-        torch.testing.assert_close(got, expected, equal_nan=True, check_stride=False, **TOLERANCE)
-        compared += 1
-    assert compared
+    samples = _samples(operator, dtype, gradients)
+    assert samples
+    expected, got = (
+        [_run(operator, s, device, gradients and n == 0) for n, s in enumerate(samples)]
+        for device in ("cpu", "xla")
+    )
+    torch.testing.assert_close(
+        _computed(got), expected, equal_nan=True, check_stride=False, **TOLERANCE
+    )
