@@ -49,7 +49,13 @@ def outer(x: Any) -> Any:
 
 
 def _gradient(function: Function) -> Function:
-    return lambda x: tf.gradients(function(x), x)[0]
+    def compute(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = function(x)
+        return tape.gradient(y, x)
+
+    return compute
 
 
 _SLICES: Final = {
