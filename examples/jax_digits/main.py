@@ -2,7 +2,7 @@
 
 The program itself is train.py, which is plain JAX; this file only reports.
 
-    python examples/jax_digits/main.py [--epochs N] [--dump FOLDER]
+    python examples/jax_digits/main.py [--epochs N] [--rounds N] [--dump FOLDER]
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def make_stepper(device: Any) -> Callable[[], None]:
     return step
 
 
-def measure(steppers: dict[str, Callable[[], None]], rounds: int = 40) -> dict[str, list[float]]:
+def measure(steppers: dict[str, Callable[[], None]], rounds: int) -> dict[str, list[float]]:
     """Seconds per step. The devices take turns, so that whatever else the machine does falls on both."""
     times: dict[str, list[float]] = {name: [] for name in steppers}
     for stepper in steppers.values():
@@ -126,6 +126,7 @@ def report(times: dict[str, list[float]]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Train a CNN on handwritten digits on xpu.")
     parser.add_argument("--epochs", type=int, default=train.EPOCHS)
+    parser.add_argument("--rounds", type=int, default=40, help="of steps whose time is taken")
     parser.add_argument(
         "--dump",
         type=Path,
@@ -145,7 +146,8 @@ def main() -> int:
     good = accuracy >= REQUIRED_ACCURACY
     console.print(f"accuracy on the test images: [{'green' if good else 'red'}]{accuracy:.2%}[/]")
 
-    report(measure({"xpu": make_stepper(device), "cpu": make_stepper(jax.devices("cpu")[0])}))
+    steppers = {"xpu": make_stepper(device), "cpu": make_stepper(jax.devices("cpu")[0])}
+    report(measure(steppers, arguments.rounds))
 
     folder = arguments.dump.resolve()
     folder.mkdir(parents=True, exist_ok=True)

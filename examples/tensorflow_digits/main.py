@@ -2,7 +2,7 @@
 
 The program itself is train.py, which is plain Keras; this file says where it runs, and reports.
 
-    python examples/tensorflow_digits/main.py [--epochs N]
+    python examples/tensorflow_digits/main.py [--epochs N] [--rounds N]
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def make_stepper(device: str, data: train.Data) -> Callable[[], None]:
     return step
 
 
-def measure(steppers: dict[str, Callable[[], None]], rounds: int = 30) -> dict[str, list[float]]:
+def measure(steppers: dict[str, Callable[[], None]], rounds: int) -> dict[str, list[float]]:
     """Seconds per step. The devices take turns, so that whatever else the machine does falls on both."""
     times: dict[str, list[float]] = {name: [] for name in steppers}
     for stepper in steppers.values():
@@ -120,6 +120,7 @@ def report(times: dict[str, list[float]]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description="Train a CNN on handwritten digits on XPU.")
     parser.add_argument("--epochs", type=int, default=train.EPOCHS)
+    parser.add_argument("--rounds", type=int, default=30, help="of steps whose time is taken")
     arguments = parser.parse_args()
 
     if not tf.config.list_physical_devices("XPU"):
@@ -142,7 +143,8 @@ def main() -> int:
         f" relative difference [{'green' if same else 'red'}]{difference:.1e}[/]",
         soft_wrap=True,
     )
-    report(measure({device: make_stepper(device, data) for device in ("XPU:0", "CPU:0")}))
+    steppers = {device: make_stepper(device, data) for device in ("XPU:0", "CPU:0")}
+    report(measure(steppers, arguments.rounds))
     return 0 if good and same else 1
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def test_digits(run_example: Callable[..., str], tmp_path: Path) -> None:
-    printed = run_example("jax_digits", "--dump", str(tmp_path / "dump"))
+    printed = run_example("jax_digits", "--rounds", "2", "--dump", str(tmp_path / "dump"))
     assert "trains on xpu" in printed
     assert "accuracy on the test images" in printed
     names = [path.name for path in (tmp_path / "dump").iterdir()]

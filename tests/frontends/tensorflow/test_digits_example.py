@@ -10,7 +10,7 @@ import pytest
 
 @pytest.mark.slow
 def test_digits(run_example: Callable[..., str]) -> None:
-    printed = run_example("tensorflow_digits")
+    printed = run_example("tensorflow_digits", "--rounds", "2")
     assert "train on XPU:0" in printed
     assert "accuracy on the test images" in printed
     assert "relative difference" in printed
