@@ -1,4 +1,4 @@
-"""Keras 3 on XPU: fit, evaluate and predict against the CPU device; saving, callbacks, tf.data, mixed precision."""
+"""Keras 3 on XPU: fit, evaluate and predict against the CPU device op by op; saving, callbacks, tf.data, mixed precision."""
 
 from __future__ import annotations
 
@@ -30,12 +30,14 @@ def weights(name: str) -> list[np.ndarray]:
     return WORKLOADS[name].weights()
 
 
-def train(name: str, device: str, jit: bool) -> tuple[list[float], list[float], np.ndarray]:
+def train(
+    name: str, device: str, jit: bool, eager: bool = False
+) -> tuple[list[float], list[float], np.ndarray]:
     """Losses of the epochs of two steps each, the evaluation, and predictions."""
     workload = WORKLOADS[name]
     x, y = workload.data(2 * workload.batch)
     with workload.precision(), tf.device(device):
-        model = workload.model(weights(name), jit)
+        model = workload.model(weights(name), jit, run_eagerly=eager)
         history = model.fit(
             x, y, batch_size=workload.batch, epochs=workload.epochs, shuffle=False, verbose=0
         )
@@ -48,7 +50,7 @@ def train(name: str, device: str, jit: bool) -> tuple[list[float], list[float], 
 
 @cache
 def on_cpu(name: str) -> tuple[list[float], list[float], np.ndarray]:
-    return train(name, "CPU:0", False)
+    return train(name, "CPU:0", jit=False, eager=True)
 
 
 @pytest.mark.parametrize(("name", "jit"), list(_ways()))
