@@ -1,4 +1,4 @@
-"""Keras 3 on XPU: fit, evaluate and predict against the CPU device op by op; saving, callbacks, tf.data, mixed precision."""
+"""Keras 3 on XPU against the CPU device: fit, evaluate and predict; saving, callbacks, tf.data, mixed precision."""
 
 from __future__ import annotations
 

@@ -90,11 +90,15 @@ finally:
 def _run(program: str, cluster: dict[str, list[str]], folder: Path) -> list[dict[str, list[str]]]:
     """Run ``program`` in every task of ``cluster`` until workers and chief have ended: the parts of lines by name."""
     configurations = {
-        f"{kind} {number}": json.dumps({"cluster": cluster, "task": {"type": kind, "index": number}})
+        f"{kind} {number}": json.dumps(
+            {"cluster": cluster, "task": {"type": kind, "index": number}}
+        )
         for kind, addresses in cluster.items()
         for number in range(len(addresses))
     }
-    waited = [n for n in configurations if n.startswith("chief" if "chief" in cluster else "worker")]
+    waited = [
+        n for n in configurations if n.startswith("chief" if "chief" in cluster else "worker")
+    ]
     arguments = json.dumps([program, configurations, waited, str(folder)])
     starter = starter_of("tests.tensorflow_without_plugins")
     environment = os.environ | {"TRIPONT_NUM_DEVICES": "1"}

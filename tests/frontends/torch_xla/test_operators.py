@@ -33,8 +33,8 @@ def _parameter(name: str):
 def _no_other_devices() -> Iterator[None]:
     """For these that are not there PyTorch keeps where each of 7,000 seeds was set: the stack, as text."""
     with (
-        mock.patch("torch.cuda.manual_seed_all", lambda seed: None),
-        mock.patch("torch.xpu.manual_seed_all", lambda seed: None),
+        mock.patch("torch.cuda.manual_seed_all", return_value=None),
+        mock.patch("torch.xpu.manual_seed_all", return_value=None),
     ):
         yield
 
