@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import difflib
 import gc
+import importlib.metadata
 import inspect
 import os
 import re
@@ -47,8 +48,14 @@ for _name in [name for name in os.environ if name.startswith("TRIPONT_")]:
 for _name in ("JAX_PLATFORMS", "JAX_COMPILATION_CACHE_DIR", "JAX_ENABLE_X64", "XLA_FLAGS"):
     os.environ.pop(_name, None)
 os.environ["TRIPONT_CACHE_DIR"] = os.path.join(_SCRATCH, "cache")
-# XLA's own CPU backend says what is expected: to optimise its code takes longer than to run it.
-os.environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0"
+# XLA's own CPU backend says what is expected: to optimise its code takes longer than to run it. One module instead of
+# parts for threads, and (in the jaxlibs that have it) the older emitter of LLVM instead of those that lower through
+# MLIR, take a fifth of the time again. XLA ends the process over a flag that it does not know.
+os.environ["XLA_FLAGS"] = (
+    "--xla_backend_optimization_level=0 --xla_cpu_parallel_codegen_split_count=1"
+)
+if tuple(map(int, importlib.metadata.version("jaxlib").split(".")[:2])) < (0, 11):
+    os.environ["XLA_FLAGS"] += " --xla_cpu_use_fusion_emitters=false"
 # NumPy says it too. Its OpenBLAS has as many threads as there are cores, which wait for each other by spinning: beside
 # other tests that takes several times as long as to compute. It reads the variable where it is loaded, here; the LAPACK
 # of the runtime, another library, keeps its threads.
