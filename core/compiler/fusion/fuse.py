@@ -178,6 +178,7 @@ class _Fuser:
             )
             # A fusion names each array once, so that nobody sees from outside that it reads what it changes.
             updates = updates and instruction.operands[0] not in instruction.operands[1:]
+            updates = updates and not self.reads_around(instruction)
             self.start(instruction, opcode if updates else "")
             return
         self.place_indexable(instruction, opcode, readers)
@@ -302,6 +303,27 @@ class _Fuser:
             and instruction.dims == update.operands[1].dims
             and cluster.contexts_for(instruction, self.users[instruction]) == (cluster.full,)
         )
+
+    def reads_around(self, update: Instruction) -> bool:
+        """Whether what a ``dynamic-update-slice`` writes is computed from more elements of the updated array than it
+        writes, as a stencil's is. They would be copied before the update, which is in place; the update itself is less.
+        """
+        if update.opcode != "dynamic-update-slice":
+            return False
+        target, written, *at = update.operands
+        read = 0
+        stack, seen = [written], {update}
+        while stack and len(seen) < MAXIMUM_MEMBERS:
+            value = stack.pop()
+            seen.add(value)
+            if not OPS[value.opcode].is_indexable:
+                continue
+            if target in value.operands and list(value.operands[1:]) != at:
+                read += value.elements
+            for operand in dict.fromkeys(value.operands):
+                if operand is not target and seen.issuperset(self.users[operand]):
+                    stack.append(operand)
+        return read > written.elements
 
     @staticmethod
     def is_strided_row(instruction: Instruction, cluster: Cluster) -> bool:

@@ -273,6 +273,36 @@ def test_update_does_not_read_its_target_elsewhere() -> None:
     assert kinds(after) == ["loop", "dynamic-update-slice"]
 
 
+def test_a_stencil_is_computed_before_it_is_written() -> None:
+    """Not each of the arrays that it is computed from is copied, of what the update is about to overwrite."""
+    x = parameter(0, 20, 30)
+    one = hlo.constant(1, S32)
+
+    def moved(row: int, column: int) -> Instruction:
+        starts = (1 + row, 1 + column)
+        limits = (starts[0] + 18, starts[1] + 28)
+        return op("slice", x, dims=(18, 28), starts=starts, limits=limits, strides=(1, 1))
+
+    beside = op("add", moved(0, -1), moved(0, 1))
+    middle = moved(0, 0)
+    around = op("add", op("add", moved(-1, 0), moved(1, 0)), beside)
+    new = op("add", op("subtract", around, middle), op("multiply", middle, middle))
+    after = fused([x], op("dynamic-update-slice", x, new, one, one))
+    assert kinds(after) == ["loop", "dynamic-update-slice"]
+    (loop,) = [i for i in after.entry.instructions if i.opcode == "fusion"][:1]
+    assert loop.shape.dims == (18, 28)
+
+
+def test_an_update_takes_what_reads_one_row_of_its_target() -> None:
+    x, y = parameter(0, 20, 30), parameter(1, 18, 28)
+    one = hlo.constant(1, S32)
+    row = op("slice", x, dims=(1, 28), starts=(0, 1), limits=(1, 29), strides=(1, 1))
+    rows = op("broadcast", op("reshape", row, dims=(28,)), dims=(18, 28), dimensions=(1,))
+    new = op("dynamic-update-slice", x, op("exponential", op("add", y, rows)), one, one)
+    (update,) = [i for i in fused([x, y], new).entry.instructions if i.opcode == "fusion"][-1:]
+    assert "exponential" in [i.opcode for i in update.called[0].instructions]
+
+
 def test_slices_do_not_multiply() -> None:
     """Every level reads two slices of the level above: fused naively this is 2^12 loads."""
     x = parameter(0, 1 << 13)
