@@ -21,8 +21,8 @@
 extern "C" {
 
 // TFNPD_InitPlugin of the adapter: makes the XLA backend, fills `params` and returns the table of
-// device functions. `core` is libtripont.so's handle. Where a plugin has registered XPU before,
-// `params` name another device type, which has no devices, and nothing else is registered.
+// device functions. `core` is libtripont.so's handle. Where a plugin has registered XPU before, the
+// device type that `params` name already gets no devices, and nothing else is registered.
 typedef const TFNPD_Api* TripontTensorflowInitPlugin(void* core, TFNPD_PluginParams* params,
                                                      TF_Status* status);
 TRIPONT_ADAPTER_EXPORT TripontTensorflowInitPlugin tripont_tensorflow_init_plugin;
@@ -39,8 +39,6 @@ TRIPONT_ADAPTER_EXPORT TripontTensorflowInitKernel tripont_tensorflow_init_kerne
 namespace tripont::tensorflow {
 
 inline constexpr char kDeviceType[] = "XPU";
-// What the device types of plugins that come after the first are called, before their number.
-inline constexpr char kOtherInstallation[] = "XPU_OF_INSTALLATION_";
 // The device of symbolic execution, while a TensorFlow graph becomes HLO.
 inline constexpr char kCompilationDevice[] = "XLA_XPU_JIT";
 

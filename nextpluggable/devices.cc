@@ -171,7 +171,6 @@ class Factory final : public tf::NextPluggableDeviceFactory {
     return absl::OkStatus();
   }
 
- private:
   // Made when TensorFlow has the table of device functions, which it reads.
   static tf::NextPluggableDeviceFactory& Original() {
     static auto* const original =
@@ -206,14 +205,10 @@ void RegisterDeviceFactory() { Register(kDeviceType, std::make_unique<Factory>()
 
 bool HasDeviceFactory() { return tf::DeviceFactory::GetFactory(kDeviceType) != nullptr; }
 
-const char* RegisterTypeWithoutDevices() {
-  auto* type = new std::string;
-  int number = 2;
-  do {
-    *type = kOtherInstallation + std::to_string(number++);
-  } while (tf::DeviceFactory::GetFactory(*type) != nullptr);
-  Register(*type, std::make_unique<FactoryWithoutDevices>(*type, kCompilationDevice));
-  return type->c_str();
+void ReadDeviceFunctions() { Factory::Original(); }
+
+void RegisterTypeWithoutDevices(const char* type) {
+  Register(type, std::make_unique<FactoryWithoutDevices>(type, kCompilationDevice));
 }
 
 }  // namespace tripont::tensorflow

@@ -21,9 +21,12 @@ void RegisterDeviceFactory();
 // Whether a plugin has registered XPU's devices in this process.
 bool HasDeviceFactory();
 
-// Registers a device type that has no devices, under a name that no other has, over TensorFlow's
-// factory for it. Returns the name, which lives as long as the process.
-const char* RegisterTypeWithoutDevices();
+// Has XPU's factory read the table of device functions, which is TensorFlow's last one: the plugin
+// that is loaded next may bring another. To be called after TensorFlow has this plugin's.
+void ReadDeviceFunctions();
+
+// Registers a device type that has no devices, over the factory that TensorFlow will register for it.
+void RegisterTypeWithoutDevices(const char* type);
 
 }  // namespace tripont::tensorflow
 

@@ -8,6 +8,7 @@
 
 #include <dlfcn.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -106,19 +107,25 @@ const TFNPD_Api* Functions() {
   return &api;
 }
 
-// A device type that has no devices: TensorFlow asks for their number, and for nothing else. Each
-// call names another type.
-const TFNPD_Api* WithoutDevices(TFNPD_PluginParams* params) {
+// A device type for a plugin that has no devices. No two calls give the same one, in this library or
+// in that of another installation: TensorFlow ends the process over a type that is registered twice.
+const char* TypeWithoutDevices() {
   static std::list<std::string> types;
-  const std::string number = std::to_string(types.size() + 1);
-  types.push_back(types.empty() ? kDeviceType : kOtherInstallation + number);
-  params->device_type = types.back().c_str();
-  // TensorFlow registers kernels for the type all the same, so its backend must exist. This one
-  // always does.
-  params->compilation_device_name = "XLA_CPU_JIT";
+  const auto installation = reinterpret_cast<uintptr_t>(&types);
+  types.push_back(std::string(kDeviceType) + "_WITHOUT_DEVICES_" + std::to_string(installation) +
+                  "_" + std::to_string(types.size() + 1));
+  return types.back().c_str();
+}
+
+// TensorFlow asks for the number of such a type's devices, and for nothing else.
+const TFNPD_Api* WithoutDevices(TFNPD_PluginParams* params) {
+  params->device_type = TypeWithoutDevices();
+  params->compilation_device_name = "XLA_CPU_JIT";  // a backend that always exists
   params->priority = 0;
   params->is_pluggable_device = true;
-  params->use_pjrt_on_demand_compile = true;
+  // TensorFlow registers compiled kernels once, for the first device type that asks for them: a
+  // plugin that is loaded later, and has devices, needs them.
+  params->use_pjrt_on_demand_compile = false;
   return Functions();
 }
 
@@ -148,6 +155,7 @@ Turn turn = Turn::kFirst;
 
 const TFNPD_Api* InitPlugin(Adapter& adapter, TFNPD_PluginParams* params, TF_Status* status) {
   static bool has_device = false;
+  params->device_type = TypeWithoutDevices();
   const TFNPD_Api* functions = adapter.init_plugin(adapter.core, params, status);
   turn = std::string_view(params->device_type) == kDeviceType ? Turn::kFirst : Turn::kAgain;
   has_device = has_device || turn == Turn::kFirst;

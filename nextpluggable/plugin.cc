@@ -96,7 +96,7 @@ const TFNPD_Api* tripont_tensorflow_init_plugin(void* core, TFNPD_PluginParams* 
   params->is_pluggable_device = true;
   params->use_pjrt_on_demand_compile = true;
   if (HasDeviceFactory()) {
-    params->device_type = RegisterTypeWithoutDevices();
+    RegisterTypeWithoutDevices(params->device_type);
     // There is one table for all plugins: the one that stands stays.
     return ::tensorflow::TfnpdApi();
   }
@@ -129,6 +129,7 @@ const TFNPD_Api* tripont_tensorflow_init_plugin(void* core, TFNPD_PluginParams* 
 const PJRT_Api* tripont_tensorflow_pjrt_api() { return tripont::tensorflow::TableForTensorflow(); }
 
 void tripont_tensorflow_init_kernel() {
+  tripont::tensorflow::ReadDeviceFunctions();
   tripont::tensorflow::RegisterAllKernels();
   tripont::tensorflow::loading.reset();
 }

@@ -148,14 +148,61 @@ def test_the_same_plugin_in_two_folders_is_one_device(
     assert "tripont:" not in result.stderr
 
 
+# The first plugin gets one version, the second another. One that is refused asks once more, for its message.
+ONE_OTHER_VERSION = """
+const char* TF_Version(void) {{
+  static int asked = 0;
+  return asked++ < {asked_by_first} ? "{first}" : "{second}";
+}}
+"""
+
+
+def copied_installation(folder: Path) -> Path:
+    """Copies the libraries of this installation; the folder of the plugin."""
+    for library in (PLUGIN, *(PACKAGE / "lib").glob("libtripont*.so")):
+        copy = folder / library.relative_to(PACKAGE.parent)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(library, copy)
+    return folder / "tensorflow-plugins"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "devices"),
+    [("", "2.99.1", 1), ("2.99.1", "", 1), ("2.99.1", "2.99.1", 0)],
+    ids=["the second", "the first", "both"],
+)
+def test_an_installation_for_another_tensorflow_beside_one(
+    first: str,
+    second: str,
+    devices: int,
+    subprocess_environment: dict[str, str],
+    tmp_path: Path,
+) -> None:
+    built_for = tripont.tensorflow.built_for()
+    source = tmp_path / "version.c"
+    versions = {"first": first or built_for, "second": second or built_for}
+    source.write_text(ONE_OTHER_VERSION.format(**versions, asked_by_first=2 if first else 1))
+    library = tmp_path / "version.so"
+    subprocess.run(["cc", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
+    program = f"""
+import tensorflow as tf
+assert len(tf.config.list_physical_devices("XPU")) == {devices}
+assert len(tf.config.list_physical_devices()) == 1 + {devices}
+if {devices}:
+    with tf.device("XPU:0"):
+        assert tf.add([1.0], [2.0]).device.endswith("XPU:0")
+"""
+    preloaded = f"{subprocess_environment.get('LD_PRELOAD', '')} {library}"
+    environment = subprocess_environment | {"LD_PRELOAD": preloaded}
+    result = run_with_a_second_plugin(copied_installation(tmp_path), program, environment)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr.count("this is TensorFlow 2.99.1") == 2 - devices, result.stderr
+
+
 def test_of_two_installations_one_has_the_device(
     subprocess_environment: dict[str, str], tmp_path: Path
 ) -> None:
-    second = tmp_path / "tensorflow-plugins"
-    for library in (PLUGIN, *(PACKAGE / "lib").glob("libtripont*.so")):
-        copy = tmp_path / library.relative_to(PACKAGE.parent)
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(library, copy)
+    second = copied_installation(tmp_path)
     program = ONE_DEVICE.replace("sys.argv[1]", repr(str(tmp_path / "profile")))
     program += f"""
 import ctypes
