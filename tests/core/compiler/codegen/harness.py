@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
+import pytest
 from tripont.core.compiler.codegen.kernels.emit import EmittedKernel, emit_kernel
 from tripont.core.compiler.ir import hlo, registry
 from tripont.core.compiler.targets import host
@@ -97,6 +98,14 @@ class Kernel:
         for array in arrays:
             if isinstance(array.base, memoryview):
                 check_guards(array)
+
+
+def runnable(cpu: str) -> Target:
+    """The target of a CPU, for code that runs here; skips the test if this CPU lacks instructions of that one."""
+    target = host.for_cpu(cpu)
+    if not set(target.features) <= set(host.for_cpu().features):
+        pytest.skip(f"this CPU cannot run code for {cpu}")
+    return target
 
 
 def fusion(

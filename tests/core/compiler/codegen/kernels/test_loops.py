@@ -30,7 +30,7 @@ from tripont.core.compiler.ir.registry import OPS
 from tripont.core.compiler.reference import evaluate
 from tripont.core.compiler.targets import host
 
-from tests.core.compiler.codegen.harness import Kernel, fusion, op
+from tests.core.compiler.codegen.harness import Kernel, fusion, op, runnable
 
 S = hlo.Shape
 
@@ -764,9 +764,7 @@ def test_random_graphs(block):
 @pytest.mark.parametrize("cpu", ["x86-64-v2", "x86-64-v3"])
 def test_narrower_cpus(cpu):
     """The same results from the code for CPUs without AVX-512, or without AVX (which this CPU can run too)."""
-    target = host.for_cpu(cpu)
-    if not set(target.features) <= set(host.for_cpu().features):
-        pytest.skip(f"this CPU cannot run code for {cpu}")
+    target = runnable(cpu)
     for seed in range(0, 60, 2):
         instruction = random_graph(seed)
         rng = np.random.default_rng(seed)

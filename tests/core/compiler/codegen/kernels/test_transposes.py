@@ -8,9 +8,8 @@ import pytest
 from tripont.core.compiler.ir import hlo
 from tripont.core.compiler.ir.dtypes import BF16, C64, F16, F32, F64, PRED, S8, U16
 from tripont.core.compiler.memory import inplace
-from tripont.core.compiler.targets import host
 
-from tests.core.compiler.codegen.harness import fusion, op
+from tests.core.compiler.codegen.harness import fusion, op, runnable
 
 from .test_loops import check, parameters
 
@@ -91,9 +90,7 @@ def test_rows_of_much_code_are_a_loop(dtype, side):
 
 @pytest.mark.parametrize("cpu", ["x86-64-v2", "x86-64-v3"])
 def test_narrower_cpus(cpu):
-    target = host.for_cpu(cpu)
-    if not set(target.features) <= set(host.for_cpu().features):
-        pytest.skip(f"this CPU cannot run code for {cpu}")
+    target = runnable(cpu)
     for dims, order in CASES:
         for dtype in (F32, BF16):
             (x,) = parameters(S(dtype, dims))
