@@ -22,7 +22,7 @@ from tests.core.compiler.codegen.kernels.test_attention import (
     read,
     standard,
 )
-from tests.core.compiler.codegen.kernels.test_packed_dot import kinds
+from tests.core.compiler.codegen.kernels.test_packed_dot import kinds, of_each_width
 from tests.core.compiler.test_native import NativeSimulation
 
 Array = np.ndarray[Any, Any]
@@ -112,10 +112,14 @@ def test_forms(form: str) -> None:
         check(NativeSimulation(after).run(values), *values, mask=mask)
 
 
+INSTRUCTION_SETS = ((70, 83, 40, 2, "float32"), (96, 96, 64, 1, "bfloat16"))
+
+
+@of_each_width
 @pytest.mark.parametrize("form", ["causal", "around"])
 def test_instruction_sets(form: str, cpu: str) -> None:
-    for m, n, depth, groups, dtype in ((70, 83, 40, 2, "float32"), (96, 96, 64, 1, "bfloat16")):
-        function, values, mask = case(form, m, n, depth, groups, dtype)
+    for sizes in INSTRUCTION_SETS:
+        function, values, mask = case(form, *sizes)
         after = compiled(read(gradients(function), values), cpu)
         assert is_fused(after)
         check(NativeSimulation(after, cpu).run(values), *values, mask=mask)

@@ -61,17 +61,15 @@ def reference(instruction: hlo.Instruction, a: Array, b: Array) -> Array:
     out += [x for d, x in enumerate(left) if d not in {*n.lhs_batch, *n.lhs_contracting}]
     out += [x for d, x in enumerate(right) if d not in {*n.rhs_batch, *n.rhs_contracting}]
     dtype = instruction.dtype
-    wide: Any = (
-        np.int64
-        if dtype.is_integer or dtype.kind == "pred"
-        else np.complex128
-        if dtype.is_complex
-        else np.float64
-    )
-    result = np.einsum(
-        f"{''.join(left)},{''.join(right)}->{''.join(out)}", a.astype(wide), b.astype(wide)
-    )
-    return np.asarray((result != 0) if dtype.kind == "pred" else result.astype(dtype.numpy))
+    exact = dtype.is_integer or dtype.kind == "pred"
+    # BLAS multiplies what is exact in f64: sums of at most 2^23 products of 16-bit integers.
+    blas = not exact or max(a.itemsize, b.itemsize) <= 2
+    wide: Any = np.complex128 if dtype.is_complex else np.float64 if blas else np.int64
+    equation = f"{''.join(left)},{''.join(right)}->{''.join(out)}"
+    result = np.einsum(equation, a.astype(wide), b.astype(wide), optimize=blas)
+    if dtype.kind == "pred":
+        return np.asarray(result != 0)
+    return np.asarray((result.astype(np.int64) if exact else result).astype(dtype.numpy))
 
 
 def check(instruction: hlo.Instruction, cpu: str = "host") -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from tripont.core.compiler.passes.library import fft as ways
 from tripont.core.compiler.targets.host import for_cpu
 
 from tests.core.compiler.builders import module
-from tests.core.compiler.codegen.kernels.test_packed_dot import cpu, kinds
+from tests.core.compiler.codegen.kernels.test_packed_dot import cpu, kinds, of_each_width
 from tests.core.compiler.test_native import NativeSimulation
 
 Array = np.ndarray[Any, Any]
@@ -88,15 +88,18 @@ def check(got: Array, kind: str, lengths: Sequence[int], x: Array) -> None:
     assert (difference <= bound * norm).all(), (kind, lengths, x.dtype, (difference / norm).max())
 
 
+def program(calls: Sequence[tuple[str, Sequence[int], Array]]) -> hlo.Module:
+    made = [transform(*call, index=n) for n, call in enumerate(calls)]
+    shapes = hlo.TupleShape(tuple(i.shape for i in made))
+    root = made[0] if len(made) == 1 else hlo.Instruction("tuple", shapes, tuple(made))
+    return module([i.operands[0] for i in made], root)
+
+
 def run(
     calls: Sequence[tuple[str, Sequence[int], Array]], cpu: str = "host"
 ) -> tuple[list[Array], list[str], hlo.Module]:
     """What ``calls`` give, as one program; what it is made of; and the program."""
-    made = [transform(*call, index=n) for n, call in enumerate(calls)]
-    shapes = hlo.TupleShape(tuple(i.shape for i in made))
-    root = made[0] if len(made) == 1 else hlo.Instruction("tuple", shapes, tuple(made))
-    before = module([i.operands[0] for i in made], root)
-    after = pipeline.run(before, for_cpu(cpu, False), Dump())
+    after = pipeline.run(program(calls), for_cpu(cpu, False), Dump())
     found = kinds(after)
     assert "fft-pass" in found
     assert "library-call" not in found
@@ -276,14 +279,17 @@ def test_primes_by_their_powers(n: int) -> None:
     assert {i.attributes["config"].get("length") for i in kernels} == {n - 1}
 
 
-def test_instruction_sets(cpu: str) -> None:
-    """At each width of vectors, with groups that are full and others."""
+def of_each_kind() -> Iterator[list[tuple[str, Sequence[int], Array]]]:
+    """Programs with groups that are full and others."""
     for n, rows in ((12, 21), (17, 16), (37, 3), (96, 1), (360, 19), (1024, 1), (211, 3), (227, 3)):
-        calls = calls_of(n, rows)
-        for got, call in zip(run(calls, cpu)[0], calls, strict=True):
-            check(got, *call)
+        yield calls_of(n, rows)
     for outer, wide in ((2, False), (17, True)):
-        calls = [(kind, (20, 18), operand(kind, (outer,), (20, 18), wide, 1)) for kind in KINDS]
+        yield [(kind, (20, 18), operand(kind, (outer,), (20, 18), wide, 1)) for kind in KINDS]
+
+
+@of_each_width
+def test_instruction_sets(cpu: str) -> None:
+    for calls in of_each_kind():
         for got, call in zip(run(calls, cpu)[0], calls, strict=True):
             check(got, *call)
 

@@ -51,6 +51,22 @@ def cpu(request: pytest.FixtureRequest) -> str:
 # Kernels that depend on nothing of a CPU but how long its vectors are, and on which instructions it has for floats, are
 # the same text for all of CPUS with vectors of one length (codegen/test_widths.py): the host has the longest.
 of_each_width = pytest.mark.parametrize("cpu", ["x86-64-v2", "x86-64-v3", "host"], indirect=True)
+# Packed products of floats, and of integers of 32 bits, are one text for several of CPUS too: with AVX-VNNI that of
+# AVX2, with AVX-512 that of a Zen 4 or that of Intel's host. Those of shorter integers are a Zen 4's on a Cascade Lake.
+OF_FLOATS = ("x86-64-v2", "x86-64-v3", "znver4", "host")
+OF_INTEGERS = tuple(c for c in CPUS if c != "cascadelake")
+of_floats = pytest.mark.parametrize("cpu", OF_FLOATS, indirect=True)
+of_integers = pytest.mark.parametrize("cpu", OF_INTEGERS, indirect=True)
+
+
+def of_products(*products: tuple[DType, ...]) -> pytest.MarkDecorator:
+    """Rows of ``types`` and ``cpu``, one for each text."""
+    rows = [
+        (types, cpu)
+        for types in products
+        for cpu in (OF_INTEGERS if types[1] in (S8, U8, S16) else OF_FLOATS)
+    ]
+    return pytest.mark.parametrize(("types", "cpu"), rows, indirect=["cpu"], ids=str)
 
 
 def compiled(instruction: hlo.Instruction, cpu: str) -> NativeSimulation:
@@ -111,7 +127,7 @@ def random(dtype: DType, dims: tuple[int, ...], seed: int) -> Array:
 SHAPES = [(87, 90, 83), (64, 64, 130), (9, 257, 301), (33, 40, 2051)]
 
 
-@pytest.mark.parametrize("types", INTEGERS, ids=str)
+@of_products(*INTEGERS)
 def test_integers(types: tuple[DType, DType], cpu: str) -> None:
     for number, (m, n, k) in enumerate(SHAPES):
         transposed = (number % 2 == 1, number // 2 == 1)
@@ -124,7 +140,7 @@ def test_integers(types: tuple[DType, DType], cpu: str) -> None:
         np.testing.assert_array_equal(got, reference(instruction, *values), f"{m} {n} {k}")
 
 
-@pytest.mark.parametrize("types", [t for t in INTEGERS if S32 not in t], ids=str)
+@of_products(*(t for t in INTEGERS if S32 not in t))
 def test_worst_integers(types: tuple[DType, DType], cpu: str) -> None:
     """Sums of 100,000 extreme products wrap around in 32 bits, and nothing saturates before."""
     m, n, k = 6, 32, 100_001
@@ -162,7 +178,7 @@ FLOATS = [
 ]
 
 
-@pytest.mark.parametrize("types", FLOATS, ids=str)
+@of_products(*FLOATS)
 def test_floats(types: tuple[DType, DType, DType], cpu: str) -> None:
     for number, (m, n, k) in enumerate([*SHAPES, (257, 300, 520)]):
         transposed = (number % 2 == 1, number // 2 == 1)
@@ -188,7 +204,7 @@ def near(got: Array, instruction: hlo.Instruction, values: list[Array]) -> None:
     assert (np.abs(got.astype(np.float64) - exact) <= bound).all()
 
 
-@pytest.mark.parametrize("types", [(F32, F32, F32), (F64, F64, F64), (F16, F16, F32)], ids=str)
+@of_products((F32, F32, F32), (F64, F64, F64), (F16, F16, F32))
 def test_long_sums(types: tuple[DType, DType, DType], cpu: str) -> None:
     """Terms of 0.1, whose roundings have one sign in a running sum.
 
@@ -209,7 +225,7 @@ def test_long_sums(types: tuple[DType, DType, DType], cpu: str) -> None:
     assert np.abs(got - exact).max() <= roundings * unit * exact
 
 
-@pytest.mark.parametrize("types", [(S8, S8, S32), (F32, F32, F32), (BF16, BF16, F32)], ids=str)
+@of_products((S8, S8, S32), (F32, F32, F32), (BF16, BF16, F32))
 def test_batches(types: tuple[DType, DType, DType], cpu: str) -> None:
     for transposed in itertools.product((False, True), repeat=2):
         instruction = product(types[:2], types[2], 50, 70, 69, transposed, batch=3)
@@ -224,7 +240,7 @@ def test_batches(types: tuple[DType, DType, DType], cpu: str) -> None:
             near(got, instruction, values)
 
 
-@pytest.mark.parametrize("types", [(F32, F32, F32), (F64, F64, F64), (BF16, BF16, BF16)], ids=str)
+@of_products((F32, F32, F32), (F64, F64, F64), (BF16, BF16, BF16))
 def test_copied_panels(types: tuple[DType, DType, DType], cpu: str) -> None:
     """Few rows, or a rhs that stays in the second cache: units of work copy the parts of panels, in one piece of k and
     in several, one block of rows and several, where the last tile of a block is the first one, and where it is not.
@@ -245,6 +261,7 @@ def test_copied_panels(types: tuple[DType, DType, DType], cpu: str) -> None:
         near(got, instruction, values)
 
 
+@of_floats
 @pytest.mark.parametrize("dtype", [F32, F64], ids=str)
 def test_copied_panels_of_many_rows(dtype: DType, cpu: str) -> None:
     target = for_cpu(cpu, False)
@@ -310,6 +327,7 @@ def test_rows_of_the_left_hand_side_are_fetched_ahead() -> None:
     assert prefetches == [1, 0, 0]
 
 
+@of_integers
 def test_transposed_result(cpu: str) -> None:
     """The product is computed the other way round; for u8 by s8 that needs another form."""
     for types in ((U8, S8, S32), (F32, F32, F32)):
@@ -352,6 +370,7 @@ def test_epilogue() -> None:
         np.testing.assert_allclose(got, wanted(c), rtol=0, atol=2.5 * 102 * 2.0**-24 * 100)
 
 
+@of_floats
 @pytest.mark.parametrize("given", [S8, dtypes.U4, BF16, dtypes.F8E4M3FN], ids=str)
 def test_conversions_are_part_of_the_packing(given: DType, cpu: str) -> None:
     """An operand that is converted first is read as it is, and converted where it is packed or copied."""
@@ -383,6 +402,7 @@ def test_conversions_are_part_of_the_packing(given: DType, cpu: str) -> None:
     ],
     ids=str,
 )
+@of_integers
 def test_rows_that_compete_for_a_place_of_the_cache(
     types: tuple[DType, DType, DType], k: int, cpu: str
 ) -> None:
@@ -412,7 +432,7 @@ def test_rows_that_compete_for_a_place_of_the_cache(
             near(got, made, values)
 
 
-@pytest.mark.parametrize("types", [(F32, F32, F32), (F64, F64, F64), (S8, S8, S32)], ids=str)
+@of_products((F32, F32, F32), (F64, F64, F64), (S8, S8, S32))
 def test_results_do_not_depend_on_threads(
     types: tuple[DType, DType, DType], cpu: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

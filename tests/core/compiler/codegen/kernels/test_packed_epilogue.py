@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pytest
 from tripont.core.compiler import pipeline
 from tripont.core.compiler.codegen.kernels import packed_dot
 from tripont.core.compiler.ir import dtypes, hlo
@@ -18,7 +17,15 @@ from tripont.core.compiler.reference.evaluate import evaluate
 from tripont.core.compiler.targets.host import for_cpu
 
 from tests.core.compiler.builders import module, number, op, reduce
-from tests.core.compiler.codegen.kernels.test_packed_dot import cpu, kinds, product, random
+from tests.core.compiler.codegen.kernels.test_packed_dot import (
+    cpu,
+    kinds,
+    of_floats,
+    of_integers,
+    of_products,
+    product,
+    random,
+)
 from tests.core.compiler.test_native import NativeSimulation
 
 Array = np.ndarray[Any, Any]
@@ -100,13 +107,14 @@ def near(
     assert (np.abs(got.astype(np.float64) - exact) <= bound).all()
 
 
-@pytest.mark.parametrize("types", [(BF16, BF16, BF16), (F16, F16, F16), (F32, F32, F32)], ids=str)
+@of_products((BF16, BF16, BF16), (F16, F16, F16), (F32, F32, F32))
 def test_epilogues(types: tuple[DType, DType, DType], cpu: str) -> None:
     check(types, (87, 90, 83), relu, cpu)
     check(types, (33, 40, 2051), silu, cpu)  # sums in several pieces
     check(types, (50, 70, 69), reshaped, cpu, batch=3)
 
 
+@of_floats
 def test_scalars(cpu: str) -> None:
     """What a clamp and a select have for all elements."""
 
@@ -123,10 +131,12 @@ def test_scalars(cpu: str) -> None:
     check((BF16, BF16, BF16), (87, 90, 83), clamped, cpu, small=1)
 
 
+@of_floats
 def test_conversion_of_the_result(cpu: str) -> None:
     check((BF16, BF16, BF16), (257, 300, 520), lambda c, bias, residual: c, cpu)
 
 
+@of_floats
 def test_products_are_rounded_where_they_are_stored(cpu: str) -> None:
     """A bf16 product is f32 in its kernel, as other values are: what its rounding would lose can be seen there.
 
@@ -191,6 +201,7 @@ def text_of(epilogue: Epilogue) -> str:
     return str(code)
 
 
+@of_integers
 def test_quantised(cpu: str) -> None:
     """s8 by s8, times a scale for each column, and rounded to f16: from the registers with the exact sums."""
     made = product((S8, S8), S32, 70, 100, 90)

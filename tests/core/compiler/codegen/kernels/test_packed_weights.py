@@ -17,7 +17,15 @@ from tests.core.compiler.codegen.kernels.test_few_rows import (
     optimised,
     wide_product,
 )
-from tests.core.compiler.codegen.kernels.test_packed_dot import cpu, kinds, near, product, random
+from tests.core.compiler.codegen.kernels.test_packed_dot import (
+    cpu,
+    kinds,
+    near,
+    of_integers,
+    of_products,
+    product,
+    random,
+)
 from tests.core.compiler.test_native import NativeSimulation
 
 __all__ = ["cpu"]
@@ -25,6 +33,7 @@ S8, S4, U8 = dtypes.S8, dtypes.S4, dtypes.U8
 BF16, F16, F32, F64 = dtypes.BF16, dtypes.F16, dtypes.F32, dtypes.F64
 
 
+@of_integers
 @pytest.mark.parametrize("transposed", [False, True], ids=["kn", "nk"])
 def test_dequantised(transposed: bool, cpu: str) -> None:
     for stored, given, m, n, k, group, form in (
@@ -60,7 +69,7 @@ def test_dequantised(transposed: bool, cpu: str) -> None:
         assert (np.abs(got.astype(np.float64) - exact) <= bound).all()
 
 
-@pytest.mark.parametrize("types", [(F32, F32, F32), (F64, F64, F64), (BF16, BF16, BF16)], ids=str)
+@of_products((F32, F32, F32), (F64, F64, F64), (BF16, BF16, BF16))
 def test_matrices_are_turned_in_registers(types: tuple[DType, DType, DType], cpu: str) -> None:
     """[n, k], with a rest of k and of n behind the last square."""
     for m, n, k in ((60, 301, 517), (64, 128, 2048)):
