@@ -186,6 +186,8 @@ def subprocess_environment(tmp_path: Any) -> dict[str, str]:
 
 _AS_PYTHON_DOES = """
 import os, runpy, sys
+if "tests.three_frameworks" in sys.modules:
+    sys.modules["tests.three_frameworks"].load()
 del sys.argv[0]
 sys.path.insert(0, os.path.dirname(sys.argv[0]))
 runpy.run_path(sys.argv[0], run_name="__main__")

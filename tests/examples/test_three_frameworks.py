@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.starter import Starter
+from tests.starter import Starter, starter_of
 
 pytestmark = [
     pytest.mark.slow,
@@ -21,11 +21,8 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def starter() -> Iterator[Starter]:
-    """Has imported JAX and what torch_xla imports of PyTorch. TensorFlow has to come after torch_xla."""
-    started = Starter("jax.numpy", "torch._dynamo", "torch._inductor.fx_passes.post_grad")
-    yield started
-    started.end()
+def starter() -> Starter:
+    return starter_of("tests.three_frameworks")
 
 
 def test_one_model(run_example: Callable[..., str]) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from tests.core.runtime.backends.sycl.conftest import device  # noqa: F401
 from tests.core.runtime.backends.sycl.processes import output
+from tests.starter import starter_of
 
 # `make test-fast` runs in an environment without PyTorch: the other way back is tested there all the same.
 BACK = ["interop.to_numpy"]
@@ -92,8 +93,11 @@ def test_memory_of_its_own_is_copied() -> None:
     reason="the frameworks are extras",
 )
 def test_three_frameworks_share_device_memory(kind: str) -> None:
-    imports = "import tripont.torch_xla, tensorflow as tf\n"
-    text = output(imports + PRELUDE + FRAMEWORKS, TRIPONT_DEVICE=kind)
+    imports = (
+        "from tests import three_frameworks\nthree_frameworks.load()\nimport tensorflow as tf\n"
+    )
+    starter = starter_of("tests.three_frameworks")
+    text = output(imports + PRELUDE + FRAMEWORKS, starter, TRIPONT_DEVICE=kind)
     devices, whole = text.splitlines()[-2:]
     assert devices == "/job:localhost/replica:0/task:0/device:XPU:0 xla:0"
     assert whole == "[[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]"
