@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import functools
 import gc
+import importlib
 import json
 import os
 import signal
@@ -20,6 +21,10 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+# What JAX reads while it is imported and uses when a backend starts.
+_READ_AGAIN = "JAX_PLATFORMS"
+# Modules that single workers import, for a second of the CPU in each of their processes.
+_IMPORTED = {"checkpoint": "orbax.checkpoint"}
 # What JAX reads while it is imported. All tests have one XLA_FLAGS (tests/conftest.py).
 _IMPORT = {"JAX_ENABLE_X64": "1"} | {k: v for k, v in os.environ.items() if k == "XLA_FLAGS"}
 
@@ -29,7 +34,9 @@ def can_start(environment: Mapping[str, str]) -> bool:
     return (
         not environment.get("LD_PRELOAD")
         and {
-            name: value for name, value in environment.items() if name.startswith(("JAX_", "XLA_"))
+            name: value
+            for name, value in environment.items()
+            if name.startswith(("JAX_", "XLA_")) and name != _READ_AGAIN
         }
         == _IMPORT
     )
@@ -95,8 +102,11 @@ def _child(arguments: list[str], environment: dict[str, str], output: str) -> No
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = ["workers", *arguments]
+    import jax
+
     from tests.integration.hosts import workers
 
+    jax.config.update("jax_platforms", environment.get(_READ_AGAIN))
     workers.main()
 
 
@@ -123,6 +133,9 @@ def _main() -> None:
     gc.freeze()  # so that no child looks through JAX's objects
     for line in sys.stdin:
         processes, limit = json.loads(line)
+        for (worker, *_), _, _ in processes:
+            if worker in _IMPORTED:
+                importlib.import_module(_IMPORTED[worker])
         children = []
         for arguments, environment, output in processes:
             with warnings.catch_warnings():
