@@ -1,6 +1,6 @@
 """The demo: the same training in several processes, and in one with as many devices, which gives the same bits.
 
-python examples/hosts/main.py [--parallel data|tensor|fsdp] [--processes N] [--steps N] [--two-hosts]
+python examples/hosts/main.py [--parallel data tensor fsdp] [--processes N] [--steps N] [--two-hosts]
 
 With --two-hosts the processes are on what are two machines to them: each has its own network interface, host name,
 process numbers and shared memory, and MPI goes over the virtual cable between both (Linux namespaces).
@@ -138,7 +138,9 @@ def make_hosts() -> list[Host]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--parallel", choices=WAYS, help="one way instead of all")
+    parser.add_argument(
+        "--parallel", choices=WAYS, nargs="+", default=WAYS, help="ways instead of all"
+    )
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--two-hosts", action="store_true")
@@ -150,7 +152,7 @@ def main() -> None:
     if arguments.two_hosts and INSIDE not in os.environ:
         enter_namespaces()
     hosts = make_hosts() if arguments.two_hosts else []
-    for way in (arguments.parallel,) if arguments.parallel else WAYS:
+    for way in arguments.parallel:
         before = [host.received() for host in hosts]
         several = run(way, arguments.processes, 1, arguments.steps, hosts)
         for host, bytes_before in zip(hosts, before, strict=True):

@@ -546,12 +546,6 @@ def _example(*arguments: str) -> str:
     return result.stdout
 
 
-@pytest.mark.slow
-def test_the_example() -> None:
-    """Data parallel, tensor parallel, fully sharded."""
-    assert _example().count("The losses are equal, bit for bit.") == 3
-
-
 def _namespaces() -> str:
     """Why a user cannot make network namespaces here; empty if that works."""
     command = ["unshare", "--user", "--map-root-user", "--net", "--mount", "ip", "netns", "list"]
@@ -607,6 +601,13 @@ def test_an_interface_that_is_coming_up() -> None:
     for printed in _two_hosts("late"):
         assert "local 3.0" in printed
         assert "NO ERROR" in printed
+
+
+@pytest.mark.slow
+def test_the_example() -> None:
+    """Tensor parallel and fully sharded; data parallel if the test on two hosts is not there."""
+    ways = ["tensor", "fsdp", *(["data"] if _namespaces() else [])]
+    assert _example("--parallel", *ways).count("The losses are equal, bit for bit.") == len(ways)
 
 
 @pytest.mark.slow
