@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 from random import Random
 from types import SimpleNamespace
 from typing import Final
@@ -28,6 +27,7 @@ from tests.fuzz import __main__ as fuzz
 from tests.fuzz import children, faults, hlo_modules, other_target, shrink, ways
 from tests.fuzz.fuzzers import FUZZERS
 from tests.fuzz.judge import Case, checks_of, findings
+from tests.starter import run_with_jax
 
 # Operations that no random program has, and why. What stands here has configurations of its own in tests/conformance.
 WITHOUT_GENERATOR: Final[dict[str, str]] = {
@@ -86,17 +86,16 @@ def test_every_operation_has_a_generator_or_a_reason():
 )
 def test_programs_of_each_fuzzer(name, tmp_path):
     """In a process that has not used XLA yet: a fork of one that has may wait for ever for XLA's threads."""
-    command = [sys.executable, "-m", "tests.fuzz", "--only", name, "--seed", "0", "--count", "3"]
-    done = subprocess.run(
-        [*command, "--no-shrink", "--folder", str(tmp_path)],
-        cwd=Path(__file__).parents[2],
-        env=os.environ | {"TRIPONT_VERIFY": "1"},
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+    command = ["--only", name, "--seed", "0", "--count", "3", "--no-shrink", "--folder"]
+    program = f"""
+import sys
+from tests.fuzz import __main__ as fuzz
+sys.argv = ["fuzz", *{command}, {str(tmp_path)!r}]
+sys.exit(fuzz.main())
+"""
+    done = run_with_jax(program, os.environ | {"TRIPONT_VERIFY": "1"}, timeout=280)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert f"{name}: 3 programs, 0 wrong" in done.stdout
 
 
 @pytest.mark.parametrize("seed", ["700", ""])
@@ -219,7 +218,6 @@ def test_a_smaller_program_that_never_ends_does_not_fail(monkeypatch):
 # A fuzzer whose program XLA seems to get wrong as long as it has an addition. XLA runs it all the same.
 WRONG_BY_XLA = """
 import sys
-from pathlib import Path
 from tests.fuzz import __main__ as fuzz, judge, ways
 
 def make(seed):
@@ -235,22 +233,15 @@ def run_xla(text, arguments):
 run, ways.run_xla = ways.run_xla, run_xla
 fuzz.FUZZERS["loops"] = make
 seed = next(s for s in range(100) if judge.checks_of(s).xla)
-sys.argv = ["fuzz", "--only", "loops", "--seed", str(seed), "--count", "1", "--folder", sys.argv[1]]
+sys.argv = ["fuzz", "--only", "loops", "--seed", str(seed), "--count", "1", "--folder", FOLDER]
 sys.exit(fuzz.main())
 """
 
 
 def test_what_xla_gets_wrong_is_made_small(tmp_path):
     """Smaller programs run in forks, which would wait for ever for the threads of an XLA that was started before."""
-    done = subprocess.run(
-        [sys.executable, "-c", WRONG_BY_XLA, str(tmp_path)],
-        cwd=Path(__file__).parents[2],
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-    )
+    program = WRONG_BY_XLA.replace("FOLDER", repr(str(tmp_path)))
+    done = run_with_jax(program, {**os.environ}, timeout=280)
     (small,) = tmp_path.glob("*/small.mlir")
     assert "subtract" not in small.read_text(), done.stdout + done.stderr
     assert "add" in small.read_text()
