@@ -38,46 +38,65 @@ def compare(what: str, dtype: Any, got: Any, want: Array) -> Iterator[str]:
         yield f"{what} of {np.dtype(dtype).name}: {wrong} of {want.size} numbers are wrong"
 
 
+# One program of several results: of a program for each, most would be what JAX and the worker do around it.
+
+
+@jax.jit
+def computed(a: Any, b: Any, image: Any, kernel: Any) -> dict[str, Any]:
+    numbers = ("NHWC", "HWIO", "NHWC")
+    results = {
+        "product": a @ b,
+        "sum": jnp.sum(a, 0),
+        "convolution": lax.conv_general_dilated(
+            image, kernel, (1, 1), "VALID", dimension_numbers=numbers
+        ),
+    }
+    if not jnp.issubdtype(a.dtype, jnp.complexfloating):
+        results["sort"] = jnp.sort(a, axis=1)
+    return results
+
+
+@jax.jit
+def multiplied_out(m: Any, gram: Any, normal: Any) -> dict[str, Any]:
+    u, s, vt = jnp.linalg.svd(m)
+    q, r = jnp.linalg.qr(m)
+    lower = jnp.linalg.cholesky(gram)
+    solved = jnp.linalg.solve(normal, m.T)
+    return {
+        "svd": (u * s) @ vt,
+        "qr": q @ r,
+        "cholesky": lower @ lower.T,
+        "solve": m @ solved @ m,
+    }
+
+
 def differences() -> Iterator[str]:
     for dtype in (*FLOATS, *INTEGERS, *COMPLEX):
-        signed = np.dtype(dtype).kind != "u"
-        x, y = (a if signed else abs(a) for a in (whole((96, 120), 0), whole((120, 80), 1)))
-        a, b = (jnp.asarray(v.astype(dtype)) for v in (x, y))
-        yield from compare("product", dtype, jax.jit(jnp.matmul)(a, b), x @ y)
-        yield from compare("sum", dtype, jnp.sum(a, 0), x.sum(0))
-        if np.dtype(dtype).kind != "c":
-            yield from compare("sort", dtype, jnp.sort(a, axis=1), np.sort(x, 1))
+        x, y = whole((96, 120), 0), whole((120, 80), 1)
         image, kernel = whole((2, 12, 10, 16), 2), whole((3, 3, 16, 8), 3)
-        if not signed:
-            image, kernel = abs(image), abs(kernel)
-        convolve = jax.jit(
-            lambda i, k: lax.conv_general_dilated(
-                i, k, (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC")
-            )
-        )
-        got = convolve(jnp.asarray(image.astype(dtype)), jnp.asarray(kernel.astype(dtype)))
-        want = np.zeros((2, 10, 8, 8), np.int64)
+        if np.dtype(dtype).kind == "u":
+            x, y, image, kernel = (abs(a) for a in (x, y, image, kernel))
+        convolved = np.zeros((2, 10, 8, 8), np.int64)
         for i in range(3):
             for j in range(3):
-                want += image[:, i : i + 10, j : j + 8] @ kernel[i, j]
-        yield from compare("convolution", dtype, got, want)
+                convolved += image[:, i : i + 10, j : j + 8] @ kernel[i, j]
+        want = {"product": x @ y, "sum": x.sum(0), "convolution": convolved, "sort": np.sort(x, 1)}
+        got = computed(*(a.astype(dtype) for a in (x, y, image, kernel)))
+        assert len(got) == (3 if np.dtype(dtype).kind == "c" else 4)
+        for what, result in got.items():
+            yield from compare(what, dtype, result, want[what])
     for dtype in (np.float32, np.float64):
         m = np.random.default_rng(4).standard_normal((60, 60)).astype(dtype)
         bound = (
             60 * 60 * np.finfo(dtype).eps
         )  # n^2 eps: a generous bound on backward errors of norm 1
-        u, s, vt = jnp.linalg.svd(m)
-        q, r = jnp.linalg.qr(m)
-        lower = jnp.linalg.cholesky(m @ m.T + 60 * np.eye(60, dtype=dtype))
-        for what, product, exact in (
-            ("svd", (u * s) @ vt, m),
-            ("qr", q @ r, m),
-            ("cholesky", lower @ lower.T, m @ m.T + 60 * np.eye(60, dtype=dtype)),
-            ("solve", m @ jnp.linalg.solve(m.T @ m + np.eye(60, dtype=dtype), m.T) @ m, None),
-        ):
-            if exact is None:
-                exact = m @ np.linalg.solve(m.T @ m + np.eye(60, dtype=dtype), m.T) @ m
-            error = float(np.abs(np.asarray(product) - exact).max() / np.abs(exact).max())
+        eye = np.eye(60, dtype=dtype)
+        gram, normal = m @ m.T + 60 * eye, m.T @ m + eye
+        exact = {"svd": m, "qr": m, "cholesky": gram, "solve": m @ np.linalg.solve(normal, m.T) @ m}
+        for what, product in multiplied_out(m, gram, normal).items():
+            error = float(
+                np.abs(np.asarray(product) - exact[what]).max() / np.abs(exact[what]).max()
+            )
             if not error < bound:
                 yield f"{what} of {np.dtype(dtype).name}: an error of {error:.2g}, more than {bound:.2g}"
 
