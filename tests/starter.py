@@ -25,10 +25,16 @@ from typing import IO, Any
 
 # What frameworks read while they are imported, and Python and the dynamic linker when they start.
 _READ_EARLY = ("JAX_", "XLA_FLAGS", "LD_", "PYTHON")
+# What JAX reads so, and uses when a backend starts.
+_READ_AGAIN = "JAX_PLATFORMS"
 
 
 def _read_early(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if name.startswith(_READ_EARLY)}
+    return {
+        name: value
+        for name, value in environment.items()
+        if name.startswith(_READ_EARLY) and name != _READ_AGAIN
+    }
 
 
 class Starter:
@@ -104,6 +110,8 @@ def _run(
         os.dup2(stream.fileno(), number)
     os.environ.clear()
     os.environ.update(environment)
+    if jax := sys.modules.get("jax"):
+        jax.config.update("jax_platforms", environment.get(_READ_AGAIN))
     sys.argv = ["-c", *arguments]
     main = sys.modules["__main__"] = types.ModuleType("__main__")
     exec(compile(program, "<string>", "exec"), main.__dict__)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.starter import Starter
+from tests.starter import Starter, run_with_jax
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,15 @@ time.sleep(250)
     assert starter.run("print(1)", {**os.environ}).stdout == "1\n"
 
 
+def test_jax_starts_the_platforms_of_the_program() -> None:
+    program = "import jax; print(jax.config.jax_platforms, *{d.platform for d in jax.devices()})"
+    environment = {**os.environ}
+    assert run_with_jax(program, environment, timeout=200).stdout == "None xpu\n"
+    environment["JAX_PLATFORMS"] = "cpu"
+    assert run_with_jax(program, environment, timeout=200).stdout == "cpu cpu\n"
+
+
 def test_what_is_read_before_the_fork_must_be_the_same(starter: Starter) -> None:
     assert starter.can_run(os.environ | {"TRIPONT_CACHE": "0"})
-    for name in ("JAX_PLATFORMS", "PYTHONPATH", "LD_PRELOAD", "XLA_FLAGS"):
+    for name in ("JAX_ENABLE_X64", "PYTHONPATH", "LD_PRELOAD", "XLA_FLAGS"):
         assert not starter.can_run(os.environ | {name: "other"})

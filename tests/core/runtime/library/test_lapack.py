@@ -10,13 +10,14 @@ import ctypes
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from tripont.core.compiler.ir import dtypes
 from tripont.core.compiler.ir.hlo import Shape
+
+from tests.starter import run_with_jax
 
 from ..conftest import status
 from .calls import load, run, shape_of
@@ -183,7 +184,7 @@ def test_gesdd_in_steps(
     assert np.linalg.norm((u[:, :k] * s) @ vt[:k] - a[0]) <= bound * s[0]
 
 
-def test_workspace_of_singular_vectors(tmp_path: Path) -> None:
+def test_workspace_of_singular_vectors() -> None:
     """What LAPACK's divide and conquer takes (3 n^2 numbers) and, of a tall matrix, its R; the steps before and
     after it lie in the same memory. The largest allocation is that of a process: sizes grow.
     """
@@ -194,10 +195,8 @@ def test_workspace_of_singular_vectors(tmp_path: Path) -> None:
         f"  jax.numpy.linalg.svd(np.ones((m, {n}), np.float32), full_matrices=False)[0].block_until_ready()\n"
         "  print(jax.devices()[0].memory_stats()['largest_alloc_size'])\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        check=True, cwd=tmp_path, env={**os.environ, "JAX_PLATFORMS": "xpu"}, capture_output=True, text=True,
-    )  # fmt: skip
+    done = run_with_jax(program, {**os.environ, "JAX_PLATFORMS": "xpu"}, timeout=280)
+    assert done.returncode == 0, done.stderr
     for squares, size in zip((3, 4), map(int, done.stdout.split()), strict=True):
         # A third of a square more: what the steps take besides, and the rounding of sizes to a class.
         assert size <= (squares + 1 / 3) * n * n * 4

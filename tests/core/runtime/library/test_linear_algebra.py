@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 from tripont.core import _tripont
 from tripont.core.compiler.ir import dtypes
 from tripont.core.compiler.ir.hlo import Shape
+
+from tests.starter import run_with_jax
 
 from ..conftest import status
 from .calls import load, run, shape_of
@@ -197,19 +197,13 @@ def test_without_lapack(tmp_path):
         "TRIPONT_LAPACK_PATH": path,
         "TRIPONT_CACHE": "0",
     }
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_LAPACK],
-        check=True,
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+    done = run_with_jax(WITHOUT_LAPACK, environment, timeout=280)
+    assert done.returncode == 0, done.stderr
     for words in ("UNAVAILABLE", "scipy-openblas32", path):
         assert done.stdout.count(words) >= 2, done.stdout + done.stderr
 
 
-def test_results_do_not_depend_on_threads(tmp_path):
+def test_results_do_not_depend_on_threads():
     """Nor on how many pieces of columns a task has; of the numbers of columns some are no multiple of a piece."""
     program = (
         "import hashlib, jax, jax.numpy as jnp, numpy as np\n"
@@ -226,10 +220,7 @@ def test_results_do_not_depend_on_threads(tmp_path):
     outputs = set()
     for threads in ("1", "3", "16"):
         environment = {**os.environ, "JAX_PLATFORMS": "xpu", "TRIPONT_NUM_THREADS": threads}
-        outputs.add(
-            subprocess.run(
-                [sys.executable, "-c", program],
-                check=True, cwd=tmp_path, env=environment, capture_output=True, text=True,
-            ).stdout
-        )  # fmt: skip
+        done = run_with_jax(program, environment, timeout=280)
+        assert done.returncode == 0, done.stderr
+        outputs.add(done.stdout)
     assert len(outputs) == 1

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import ml_dtypes
 import numpy as np
 import pytest
 from tripont.core.compiler.ir import dtypes
 from tripont.core.compiler.ir.hlo import Shape
+
+from tests.starter import run_with_jax
 
 from ..conftest import status
 from .calls import load, run
@@ -162,20 +162,23 @@ import jax
 import jax.numpy as jnp
 rng = np.random.default_rng(0)
 for dims in [(5, 24, 3), (2, 30, 8), (2, 16, 9), (3, 12, 16), (21, 7), (2, 360, 37), (20, 441), (33, 22), (17, 13, 11)]:
-    for axes in [(len(dims) - 1,), tuple(range(len(dims) - 2, len(dims))), tuple(range(len(dims)))]:
-        def rows(numpy, x, y, real, half):
-            yield numpy.fft.fftn(x, None, axes)
-            yield numpy.fft.ifftn(y, None, axes)
-            yield numpy.fft.rfftn(real, None, axes)
-            yield numpy.fft.irfftn(half, [dims[a] for a in axes], axes)
+    # Of two dimensions the last two are all.
+    some = {(len(dims) - 1,), tuple(range(len(dims) - 2, len(dims))), tuple(range(len(dims)))}
 
-        x = (rng.standard_normal(dims) + 1j * rng.standard_normal(dims)).astype(np.complex64)
-        operands = [x, x[::-1], x.real, x[..., : dims[-1] // 2 + 1]]
-        wide = [v.astype(np.complex128 if v.dtype.kind == "c" else np.float64) for v in operands]
-        # One program of four transforms: of four programs most would be what JAX and the worker do around them.
-        all_of_them = jax.jit(lambda *operands: list(rows(jnp, *operands)))(*operands)
-        for name, got, want in zip(("fftn", "ifftn", "rfftn", "irfftn"), all_of_them, rows(np, *wide), strict=True):
-            assert np.abs(got - want).max() <= 3e-6 * max(1.0, np.abs(want).max()), (dims, axes, name)
+    def transforms(numpy, x, y, real, half):
+        for axes in some:
+            yield "fftn", axes, numpy.fft.fftn(x, None, axes)
+            yield "ifftn", axes, numpy.fft.ifftn(y, None, axes)
+            yield "rfftn", axes, numpy.fft.rfftn(real, None, axes)
+            yield "irfftn", axes, numpy.fft.irfftn(half, [dims[a] for a in axes], axes)
+
+    x = (rng.standard_normal(dims) + 1j * rng.standard_normal(dims)).astype(np.complex64)
+    operands = [x, x[::-1], x.real, x[..., : dims[-1] // 2 + 1]]
+    wide = [v.astype(np.complex128 if v.dtype.kind == "c" else np.float64) for v in operands]
+    # One program of all transforms: of a program for each, most would be what JAX and the worker do around them.
+    results = jax.jit(lambda *operands: [r for _, _, r in transforms(jnp, *operands)])(*operands)
+    for got, (name, axes, want) in zip(results, transforms(np, *wide), strict=True):
+        assert np.abs(got - want).max() <= 3e-6 * max(1.0, np.abs(want).max()), (dims, axes, name)
 # What is not finite stays in its row.
 x = rng.standard_normal((40, 360)).astype(np.float32)
 x[7, 3], x[20, 0] = np.nan, np.inf
@@ -185,11 +188,12 @@ assert list(np.flatnonzero(~finite)) == [7, 20], np.flatnonzero(~finite)
 
 
 @pytest.mark.parametrize("cpu", ["host", "x86-64-v3", "x86-64-v2"])
-def test_interleaved_rows_at_each_width_of_vectors(cpu, tmp_path):
+def test_interleaved_rows_at_each_width_of_vectors(cpu):
     environment = {**os.environ, "JAX_PLATFORMS": "xpu"}
     if cpu != "host":
         environment["TRIPONT_CPU"] = cpu
-    subprocess.run([sys.executable, "-c", INTERLEAVED], check=True, cwd=tmp_path, env=environment)
+    done = run_with_jax(INTERLEAVED, environment, timeout=280)
+    assert done.returncode == 0, done.stderr
 
 
 def test_fft_refuses_what_does_not_fit():
