@@ -51,12 +51,30 @@ def compile_program(program, format, options_proto, options):
         return partitioners.process().ask(argument.decode(), partitioners.Question.INSPECT, [b"x"])[0]
     return argument
 
-module = types.ModuleType("tripont.core.compiler.compile")
-module.compile_program = compile_program
-sys.modules["tripont.core.compiler.compile"] = module
+def stand_in(name, **content):
+    module = types.ModuleType("tripont.core.compiler." + name)
+    module.__dict__.update(content)
+    sys.modules[module.__name__] = module
+    return module
+
+module = stand_in("compile", compile_program=compile_program)
+{rest}
 from tripont.core.compiler import worker
 {more}
 sys.exit(worker.main(sys.argv[-2:]))
+"""
+
+
+# The worker's other imports: NumPy, LLVM and the MLIR bindings are most of its start.
+_STAND_INS = """
+import contextlib
+none = lambda *_: None
+counters = stand_in("targets.code_cache", hits=lambda: 0, misses=lambda: 0)
+stand_in("targets", code_cache=counters, from_options=none)
+stand_in("importer", warm_up=none)
+stand_in("importer.reading_limit", enable=none)
+stand_in("xla", partitioners=stand_in("xla.partitioners", of_process=lambda *_: contextlib.nullcontext()))
+stand_in("ir.registry", installed=list)
 """
 
 
@@ -66,9 +84,12 @@ def write_script(path: Path, text: str) -> str:
     return str(path)
 
 
-def fake_worker(more: str = "") -> str:
-    """The text of a script that is such a worker; `more`: Python lines that are run before it starts."""
-    return _FAKE_WORKER.format(python=sys.executable, more=more)
+def fake_worker(more: str = "", *, imports: bool = False) -> str:
+    """The text of a script that is such a worker; `more`: Python lines that are run before it starts. `imports`:
+    whether it imports what the compiler is built on, as a real one does.
+    """
+    rest = "" if imports else _STAND_INS
+    return _FAKE_WORKER.format(python=sys.executable, more=more, rest=rest)
 
 
 @pytest.fixture(scope="session")

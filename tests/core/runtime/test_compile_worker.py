@@ -80,8 +80,8 @@ def test_output_of_the_compiler_does_not_break_the_protocol(make_client, capfd):
     assert "said by the compiler" in capfd.readouterr().err
 
 
-def test_a_question_that_nobody_can_answer_ends_the_worker(make_client):
-    client = make_client()
+def test_a_question_that_nobody_can_answer_ends_the_worker(make_client, tmp_path):
+    client = make_client(python=write_script(tmp_path / "asks", fake_worker(imports=True)))
     first = compile_status(client, b"pid")[1]
     code, message = compile_status(client, b"ask a_partitioner_that_nobody_registered")
     assert code == "INTERNAL"
@@ -251,7 +251,7 @@ OTHERS = {
 
 @pytest.mark.parametrize("other", OTHERS)
 def test_what_another_compiler_made_is_not_kept(make_client, artifact_file, tmp_path, other):
-    python = write_script(tmp_path / "other", fake_worker(OTHERS[other]))
+    python = write_script(tmp_path / "other", fake_worker(OTHERS[other], imports=True))
     program = b"artifact " + bytes(artifact_file)
     for _ in range(2):
         client = make_client(python=python, cache=True)
@@ -289,7 +289,7 @@ def test_tables_of_the_compiler_are_part_of_it(tmp_path, monkeypatch):
     ],
 )
 def test_that_nothing_is_kept_is_said_once(tmp_path, subprocess_environment, other, reason):
-    python = write_script(tmp_path / "other", fake_worker(OTHERS[other]))
+    python = write_script(tmp_path / "other", fake_worker(OTHERS[other], imports=True))
     code = """
 import sys
 from tripont.core import _tripont
