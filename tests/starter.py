@@ -38,11 +38,14 @@ def _read_early(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 class Starter:
-    """The process, as those see it who have programs to run."""
+    """The process, as those see it who have programs to run.
 
-    def __init__(self, *modules: str) -> None:
+    Named arguments are variables of its environment: those that are read before a program begins.
+    """
+
+    def __init__(self, *modules: str, **variables: str) -> None:
         # tripont looks in /proc/self/environ, which the programs will have too, for a device that the user has chosen.
-        self._environment = {k: v for k, v in os.environ.items() if k != "PJRT_DEVICE"}
+        self._environment = {k: v for k, v in os.environ.items() if k != "PJRT_DEVICE"} | variables
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.starter", *modules],
             env=self._environment,

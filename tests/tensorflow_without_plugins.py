@@ -29,3 +29,5 @@ def load_plugins() -> None:
     """The end of ``import tensorflow``."""
     load_library.load_library(_PLUGINS)
     load_library.load_pluggable_device_library(_PLUGINS)
+    if another := os.environ.get("TF_PLUGGABLE_DEVICE_LIBRARY_PATH"):
+        load_library.load_pluggable_device_library(another)

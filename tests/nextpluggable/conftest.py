@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +30,22 @@ _MODULE = "tests.tensorflow_without_plugins"
 _BEGIN = f"from {_MODULE} import load_plugins; load_plugins()\n"
 
 
-@pytest.fixture(scope="session")
-def run_program() -> Iterator[Run]:
-    """``run_program(program, environment, *arguments)``, in a process that has TensorFlow and no plugin yet."""
-    started = Starter(_MODULE)
+@contextmanager
+def runner(**variables: str) -> Iterator[Run]:
+    """What ``run_program`` is, in an environment with these variables."""
+    # TensorFlow reads its level once. Examples that this process has imported set it, which would hide warnings.
+    started = Starter(_MODULE, TF_CPP_MIN_LOG_LEVEL="0", **variables)
     yield lambda program, *arguments, **options: started.run(
         _BEGIN + program, *arguments, **options
     )
     started.end()
+
+
+@pytest.fixture(scope="session")
+def run_program() -> Iterator[Run]:
+    """``run_program(program, environment, *arguments)``, in a process that has TensorFlow and no plugin yet."""
+    with runner() as run:
+        yield run
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,8 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,13 +17,54 @@ import pytest
 import tripont
 import tripont.tensorflow
 
-from .conftest import Run
+from .conftest import Run, runner
 
 PACKAGE = Path(tripont.library_path()).parent.parent
 PLUGIN = PACKAGE.parent / "tensorflow-plugins" / "libtripont_plugin.so"
 
-# A TF_Version for LD_PRELOAD: what the loader asks, before anything else.
-OTHER_VERSION = 'const char* TF_Version(void) {{ return "{}"; }}\n'
+# A TF_Version for LD_PRELOAD, which the loader asks before anything else: its first answers are one version, the later
+# ones another.
+OTHER_VERSIONS = """
+#include <stdlib.h>
+const char* TF_Version(void) {
+  static int asked = 0;
+  return getenv(asked++ < atoi(getenv("ASKED_BY_FIRST")) ? "FIRST_VERSION" : "SECOND_VERSION");
+}
+"""
+RunAsVersions = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="module")
+def run_as_versions() -> Iterator[RunAsVersions]:
+    """``run_as_versions(folder, program, environment, first, second, asked_by_first)``.
+
+    TensorFlow opens the plugin in ``folder`` after that of this installation, and says that it is ``second`` once it
+    has said ``asked_by_first`` times that it is ``first``.
+    """
+    with tempfile.TemporaryDirectory() as built:
+        source, library = Path(built, "version.c"), Path(built, "version.so")
+        source.write_text(OTHER_VERSIONS)
+        subprocess.run(["cc", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
+        # Behind a sanitizer's library, which has to be the first.
+        preloaded = {"LD_PRELOAD": f"{os.environ.get('LD_PRELOAD', '')} {library}"}
+        with runner(**preloaded) as run_program:
+
+            def run(
+                folder: Path,
+                program: str,
+                environment: dict[str, str],
+                first: str,
+                second: str,
+                asked_by_first: int,
+            ) -> subprocess.CompletedProcess[str]:
+                environment = environment | preloaded
+                environment["FIRST_VERSION"] = first
+                environment["SECOND_VERSION"] = second
+                environment["ASKED_BY_FIRST"] = str(asked_by_first)
+                environment["TF_PLUGGABLE_DEVICE_LIBRARY_PATH"] = str(folder)
+                return run_program(program, environment)
+
+            yield run
 
 
 def run(program: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
@@ -61,12 +104,11 @@ with tf.device("XPU:0"):
 # A nightly build has the number of the release after it, and other classes.
 @pytest.mark.parametrize("version", ["2.99.1", "2.21.0-dev20251101"])
 def test_another_tensorflow_is_refused_and_works_without_xpu(
-    version: str, subprocess_environment: dict[str, str], tmp_path: Path
+    version: str,
+    subprocess_environment: dict[str, str],
+    tmp_path: Path,
+    run_as_versions: RunAsVersions,
 ) -> None:
-    source = tmp_path / "version.c"
-    source.write_text(OTHER_VERSION.format(version))
-    library = tmp_path / "version.so"
-    subprocess.run(["cc", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
     program = f"""
 import tensorflow as tf
 assert tf.config.list_physical_devices("XPU") == []
@@ -85,11 +127,9 @@ with tf.device("/device:XPU:0"):
     except (tf.errors.InvalidArgumentError, ValueError) as error:
         print(error)
 """
-    # Behind a sanitizer's library, which has to be the first.
-    preloaded = f"{subprocess_environment.get('LD_PRELOAD', '')} {library}"
-    environment = subprocess_environment | {"LD_PRELOAD": preloaded}
-    (tmp_path / "tensorflow-plugins").symlink_to(PLUGIN.parent)
-    result = run_with_a_second_plugin(tmp_path / "tensorflow-plugins", program, environment)
+    folder = tmp_path / "tensorflow-plugins"
+    folder.symlink_to(PLUGIN.parent)
+    result = run_as_versions(folder, program, subprocess_environment, version, version, 0)
     assert result.returncode == 0, result.stderr
     message = (
         f"built for TensorFlow {tripont.tensorflow.built_for()}, and this is TensorFlow {version}"
@@ -111,13 +151,6 @@ assert tf.add([1.0], [2.0]).numpy().tolist() == [3.0]
     assert "TRIPONT_NUM_DEVICES" in result.stderr
 
 
-def run_with_a_second_plugin(
-    folder: Path, program: str, environment: dict[str, str]
-) -> subprocess.CompletedProcess[str]:
-    """TensorFlow opens the plugin in ``folder`` after that of this installation."""
-    return run(program, environment | {"TF_PLUGGABLE_DEVICE_LIBRARY_PATH": str(folder)})
-
-
 ONE_DEVICE = """
 import sys
 import tensorflow as tf
@@ -136,25 +169,15 @@ tf.profiler.experimental.stop()
 
 
 def test_the_same_plugin_in_two_folders_is_one_device(
-    subprocess_environment: dict[str, str], tmp_path: Path
+    subprocess_environment: dict[str, str], tmp_path: Path, run_program: Run
 ) -> None:
     """As where a virtual environment's lib64 is a link to its lib: TensorFlow would end the process."""
     (tmp_path / "tensorflow-plugins").symlink_to(PLUGIN.parent)
     program = ONE_DEVICE.replace("sys.argv[1]", repr(str(tmp_path / "profile")))
-    result = run_with_a_second_plugin(
-        tmp_path / "tensorflow-plugins", program, subprocess_environment
-    )
+    second = {"TF_PLUGGABLE_DEVICE_LIBRARY_PATH": str(tmp_path / "tensorflow-plugins")}
+    result = run_program(program, subprocess_environment | second)
     assert result.returncode == 0, result.stderr
     assert "tripont:" not in result.stderr
-
-
-# The first plugin gets one version, the second another. One that is refused asks once more, for its message.
-ONE_OTHER_VERSION = """
-const char* TF_Version(void) {{
-  static int asked = 0;
-  return asked++ < {asked_by_first} ? "{first}" : "{second}";
-}}
-"""
 
 
 def copied_installation(folder: Path) -> Path:
@@ -177,13 +200,8 @@ def test_an_installation_for_another_tensorflow_beside_one(
     devices: int,
     subprocess_environment: dict[str, str],
     tmp_path: Path,
+    run_as_versions: RunAsVersions,
 ) -> None:
-    built_for = tripont.tensorflow.built_for()
-    source = tmp_path / "version.c"
-    versions = {"first": first or built_for, "second": second or built_for}
-    source.write_text(ONE_OTHER_VERSION.format(**versions, asked_by_first=2 if first else 1))
-    library = tmp_path / "version.so"
-    subprocess.run(["cc", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
     program = f"""
 import tensorflow as tf
 assert len(tf.config.list_physical_devices("XPU")) == {devices}
@@ -192,15 +210,21 @@ if {devices}:
     with tf.device("XPU:0"):
         assert tf.add([1.0], [2.0]).device.endswith("XPU:0")
 """
-    preloaded = f"{subprocess_environment.get('LD_PRELOAD', '')} {library}"
-    environment = subprocess_environment | {"LD_PRELOAD": preloaded}
-    result = run_with_a_second_plugin(copied_installation(tmp_path), program, environment)
+    built_for = tripont.tensorflow.built_for()
+    result = run_as_versions(
+        copied_installation(tmp_path),
+        program,
+        subprocess_environment,
+        first or built_for,
+        second or built_for,
+        2 if first else 1,  # a plugin that is refused asks once more, for its message
+    )
     assert result.returncode == 0, result.stderr
     assert result.stderr.count("this is TensorFlow 2.99.1") == 2 - devices, result.stderr
 
 
 def test_of_two_installations_one_has_the_device(
-    subprocess_environment: dict[str, str], tmp_path: Path
+    subprocess_environment: dict[str, str], tmp_path: Path, run_program: Run
 ) -> None:
     second = copied_installation(tmp_path)
     program = ONE_DEVICE.replace("sys.argv[1]", repr(str(tmp_path / "profile")))
@@ -210,7 +234,8 @@ problem = ctypes.CDLL({str(second / PLUGIN.name)!r}).tripont_plugin_problem
 problem.restype = ctypes.c_char_p
 assert {str(tmp_path)!r} in problem().decode()
 """
-    result = run_with_a_second_plugin(second, program, subprocess_environment)
+    environment = subprocess_environment | {"TF_PLUGGABLE_DEVICE_LIBRARY_PATH": str(second)}
+    result = run_program(program, environment)
     assert result.returncode == 0, result.stderr
     assert result.stderr.count("TensorFlow found two installations") == 1
 

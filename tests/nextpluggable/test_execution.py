@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import tripont.tensorflow
+
+from .conftest import Run
 
 XPU = "/device:XPU:0"
 
@@ -93,7 +92,7 @@ def test_strings_stay_on_the_cpu_and_are_not_reported() -> None:
 
 
 def test_an_op_without_a_kernel_runs_on_the_cpu_and_is_named_once(
-    subprocess_environment: dict[str, str],
+    subprocess_environment: dict[str, str], run_program: Run
 ) -> None:
     program = """
 import tensorflow as tf, tripont.tensorflow
@@ -107,14 +106,7 @@ with tf.device("/device:XPU:0"):
     in_function(x + x)
 assert tripont.tensorflow.ops_on_cpu() == ["Eig", "Lu"], tripont.tensorflow.ops_on_cpu()
 """
-    result = subprocess.run(
-        [sys.executable, "-c", program],
-        env=subprocess_environment | {"TF_CPP_MIN_LOG_LEVEL": "0"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=250,
-    )
+    result = run_program(program, subprocess_environment)
     assert result.returncode == 0, result.stderr
     for op in ("Eig", "Lu"):
         assert result.stderr.count(f"tripont: {op} runs on the CPU") == 1, result.stderr

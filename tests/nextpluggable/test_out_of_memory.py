@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from .conftest import Run
 
 # A limit of 16 MiB, and arrays of 6 MiB: two fit, a third does not.
 LIMIT = 16 << 20
@@ -57,15 +56,10 @@ print("done")
 """
 
 
-def test_what_does_not_fit_is_an_error(subprocess_environment: dict[str, str]) -> None:
+def test_what_does_not_fit_is_an_error(
+    subprocess_environment: dict[str, str], run_program: Run
+) -> None:
     """Of eager ops, functions, compiled functions, kernels written by hand, variables and fills, twice each."""
-    result = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        env=subprocess_environment | {"TRIPONT_MEMORY_LIMIT": str(LIMIT)},
-        capture_output=True,
-        text=True,
-        timeout=250,
-        check=False,
-    )
+    result = run_program(PROGRAM, subprocess_environment | {"TRIPONT_MEMORY_LIMIT": str(LIMIT)})
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip() == "done"
