@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import zlib
 from collections.abc import Callable, Sequence
@@ -82,10 +83,13 @@ class Config:
 
 
 def run(device: Any, function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
-    """The results of ``jit(function)`` on ``device``, as NumPy arrays."""
-    with jax.default_device(device):
+    """The results of ``jit(function)`` on ``device``, as NumPy arrays.
+
+    Its arguments say where it runs, used or not: with another default device JAX would trace it once more.
+    """
+    with contextlib.nullcontext() if arguments else jax.default_device(device):
         placed = jax.device_put(list(arguments), device)
-        results = jax.jit(function)(*placed)
+        results = jax.jit(function, keep_unused=True)(*placed)
         for leaf in jax.tree.leaves(results):
             assert leaf.devices() == {device}, f"the result is on {leaf.devices()}, not on {device}"
         return jax.tree.map(np.asarray, results)
