@@ -8,7 +8,7 @@ import sys
 import pytest
 from tripont.frontends.torch_xla import import_order
 
-from tests.starter import Starter
+from tests.starter import Starter, starter_of
 from tripont import library_path
 
 _USE = """
@@ -27,7 +27,7 @@ def _variables(environment: dict[str, str], variables: dict[str, str]) -> dict[s
 
 
 def _run(script: str, environment: dict[str, str], **variables: str) -> subprocess.CompletedProcess:
-    """In a new Python: what ``script`` imports before PyTorch, or what is preloaded, is part of the test."""
+    """In a new Python: what ``script`` imports before PyTorch is part of the test."""
     return subprocess.run(
         [sys.executable, "-c", script],
         env=_variables(environment, variables),
@@ -36,6 +36,15 @@ def _run(script: str, environment: dict[str, str], **variables: str) -> subproce
         timeout=120,
         check=False,
     )
+
+
+def _run_after_tensorflow(
+    script: str, environment: dict[str, str], **variables: str
+) -> subprocess.CompletedProcess:
+    """In a process that forks where TensorFlow has been imported, and nothing of PyTorch."""
+    starter = starter_of("tests.tensorflow_without_plugins")
+    begin = "from tests.tensorflow_without_plugins import load_plugins; load_plugins()\n"
+    return starter.run(begin + script, _variables(environment, variables))
 
 
 @pytest.mark.parametrize(
@@ -94,7 +103,11 @@ assert linear.weight.grad.cpu().tolist() == [[1, 1, 1], [1, 1, 1]]
     ],
 )
 def test_tensorflow_and_torch_xla_in_any_order(first, subprocess_environment):
-    done = _run(first + _USE + _BOTH, subprocess_environment, PJRT_DEVICE="XPU")
+    script = first + _USE + _BOTH
+    if first.startswith("import tensorflow"):
+        done = _run_after_tensorflow(script, subprocess_environment, PJRT_DEVICE="XPU")
+    else:
+        done = _run(script, subprocess_environment, PJRT_DEVICE="XPU")
     if first.startswith("import torch_xla") or not import_order.obstacle():
         assert done.returncode == 0, done.stderr
         assert done.stdout.split() == ["XPU", "True"]
@@ -123,7 +136,8 @@ def test_tensorflow_and_torch_xla_in_any_order(first, subprocess_environment):
 )
 def test_refused_after_tensorflow(script, words, subprocess_environment):
     # A preloaded library, any: one of the reasons why torch_xla cannot come after TensorFlow.
-    done = _run(script, subprocess_environment, LD_PRELOAD="libm.so.6")
+    program = f"import os; os.environ['LD_PRELOAD'] = 'libm.so.6'; {script}"
+    done = _run_after_tensorflow(program, subprocess_environment)
     assert done.returncode == 1
     assert "ImportError" in done.stderr
     assert words in done.stderr
