@@ -68,7 +68,7 @@ LAYERS: dict[str, Callable[[], Any]] = {
 def _layer(kind: str) -> Any:
     keras.utils.set_random_seed(3)
     layer = LAYERS[kind]()
-    layer(X)
+    layer.build(X.shape)
     return layer
 
 
