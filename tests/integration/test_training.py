@@ -168,17 +168,19 @@ def make_step(model: Model) -> Any:
 def train(
     step: Any, model: Model, device: Any, parameters: Any, data: list[tuple[Any, Any]]
 ) -> np.ndarray:
-    """The losses of one step per batch."""
-    with jax.default_device(device):
-        parameters = jax.device_put(parameters, device)
-        # On the device as the later states are, or JAX would compile the step again for them.
-        state = jax.device_put(jax.jit(model.optimizer.init)(parameters), device)
-        losses = []
-        for x, y in data:
-            parameters, state, loss = step(parameters, state, x, y)
-            losses.append(loss)
-        assert losses[-1].devices() == {device}
-        return np.asarray([float(loss) for loss in losses])
+    """The losses of one step per batch.
+
+    The parameters say where it runs: with another default device JAX would trace the step once more.
+    """
+    parameters = jax.device_put(parameters, device)
+    # On the device as the later states are, or JAX would compile the step again for them.
+    state = jax.device_put(jax.jit(model.optimizer.init)(parameters), device)
+    losses = []
+    for x, y in data:
+        parameters, state, loss = step(parameters, state, x, y)
+        losses.append(loss)
+    assert losses[-1].devices() == {device}
+    return np.asarray([float(loss) for loss in losses])
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda m: m.name)
