@@ -131,23 +131,28 @@ def test_learns() -> None:
     assert history["loss"][-1] < 0.7 * history["loss"][0]
 
 
-@pytest.mark.parametrize("jit", [False, True], ids=["function", "jit"])
-def test_mixed_bfloat16(jit: bool) -> None:
-    """Losses agree to the precision of bfloat16 (2^-8), its dtype on both devices."""
+@cache
+def losses_in_mixed_bfloat16(device: str, jit: bool, eager: bool = False) -> list[float]:
     workload = WORKLOADS["cnn"]
     x, y = workload.data(32)
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
-        losses = []
-        for device in ("XPU:0", "CPU:0"):
-            with tf.device(device):
-                model = workload.model(weights("cnn"), jit and device == "XPU:0")
-                assert model.layers[0].compute_dtype == "bfloat16"
-                losses.append(model.fit(x, y, batch_size=16, verbose=0).history["loss"])
-                assert model.trainable_variables[0].dtype == "float32"
+        with tf.device(device):
+            model = workload.model(weights("cnn"), jit, run_eagerly=eager)
+            assert model.layers[0].compute_dtype == "bfloat16"
+            losses: list[float] = model.fit(x, y, batch_size=16, verbose=0).history["loss"]
+            assert model.trainable_variables[0].dtype == "float32"
     finally:
         keras.config.set_dtype_policy("float32")
-    np.testing.assert_allclose(*losses, rtol=2.0**-6)
+    return losses
+
+
+@pytest.mark.parametrize("jit", [False, True], ids=["function", "jit"])
+def test_mixed_bfloat16(jit: bool) -> None:
+    """Losses agree to the precision of bfloat16 (2^-8), its dtype on both devices."""
+    losses = losses_in_mixed_bfloat16("XPU:0", jit)
+    expected = losses_in_mixed_bfloat16("CPU:0", jit=False, eager=True)
+    np.testing.assert_allclose(losses, expected, rtol=2.0**-6)
 
 
 def test_dropout_and_its_seed() -> None:
