@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import subprocess
-import sys
 from typing import Any
 
 import jax
@@ -12,6 +10,8 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
+
+from tests.starter import run_with_jax
 
 DTYPES = [
     "bool",
@@ -228,12 +228,6 @@ print("several devices work")
 
 def test_several_devices(subprocess_environment: dict[str, str]) -> None:
     environment = subprocess_environment | {"TRIPONT_NUM_DEVICES": "4"}
-    result = subprocess.run(
-        [sys.executable, "-c", SEVERAL_DEVICES],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+    result = run_with_jax(SEVERAL_DEVICES, environment, timeout=120)
     assert result.returncode == 0, result.stderr
     assert "several devices work" in result.stdout
