@@ -9,7 +9,7 @@ each brings a plugin up once in a process. A folder's conftest.py says so with::
         return make_module(module_path, parent)
 
 Then the files of the folder are one item of the whole suite, which runs pytest on all of them in a child: importing
-TensorFlow takes six seconds of the CPU. Files that ``alone`` names have a child each: those that choose a number of
+TensorFlow takes six seconds of the CPU. Files that ``apart`` names are in other children: those that choose a number of
 devices, and those that take minutes, which other files should not wait for. When every argument of a pytest command
 lies in that folder (``pytest tests/frontends/tensorflow -k while``), the files are collected as they are, and nothing
 is started.
@@ -44,16 +44,21 @@ _TEST = re.compile(r"^\s*def (test\w*)\(", re.MULTILINE)
 
 
 def make_module(
-    module_path: Path, parent: pytest.Collector, alone: Collection[str] = ()
+    module_path: Path,
+    parent: pytest.Collector,
+    apart: Collection[Sequence[str]] = (),
+    first: Collection[str] = (),
 ) -> pytest.Collector | None:
     """The collector for a test file that must not be imported here; None where it may be.
 
-    ``alone``: the names of files that share no process.
+    ``apart``: the names of files that share a process which is not that of the others, for each such process.
+    ``first``: of those that begin the others' process.
     """
     if os.environ.get(_CHILD) or _all_inside(parent.config, module_path.parent):
         return None
     file: _ChildFile = _ChildFile.from_parent(parent, path=module_path)
-    file.alone = module_path.name in alone
+    file.company = next((tuple(names) for names in apart if module_path.name in names), ())
+    file.is_first = module_path.name in first
     return file
 
 
@@ -64,17 +69,17 @@ def in_few_processes(items: list[pytest.Item], workers: int = 1) -> list[pytest.
     to each of which xdist's worksteal gives a part of the list, they are the first ones of every other part: so they
     do not wait for one another, and short tests run beside them.
     """
-    groups: dict[pytest.Collector, list[_ChildItem]] = {}
+    groups: dict[tuple[pytest.Collector, Sequence[str]], list[_ChildItem]] = {}
     others = []
     for item in items:
         if isinstance(item, _ChildItem):
             assert isinstance(item.parent, _ChildFile)
-            node = item.parent if item.parent.alone else item.parent.parent
-            assert node is not None
-            groups.setdefault(node, []).append(item)
+            folder = item.parent.parent
+            assert folder is not None
+            groups.setdefault((folder, item.parent.company), []).append(item)
         else:
             others.append(item)
-    long = [_together(node, group) for node, group in groups.items()]
+    long = [_together(folder, company, group) for (folder, company), group in groups.items()]
     return spread(long, others, workers)
 
 
@@ -92,10 +97,21 @@ def spread(long: list[pytest.Item], others: list[pytest.Item], workers: int) -> 
     return [*items, *rest]
 
 
-def _together(node: pytest.Collector, items: list[_ChildItem]) -> pytest.Item:
+def _together(
+    folder: pytest.Collector, company: Sequence[str], items: list[_ChildItem]
+) -> pytest.Item:
     if len(items) == 1:
         return items[0]
-    return _ChildItem.from_parent(node, name="in_one_process", files=[item.path for item in items])
+    name = "in_one_process"
+    if company:
+        name += f"[{', '.join(Path(file).stem for file in company)}]"
+    files = sorted(items, key=_comes_later)
+    return _ChildItem.from_parent(folder, name=name, files=[item.path for item in files])
+
+
+def _comes_later(item: _ChildItem) -> bool:
+    assert isinstance(item.parent, _ChildFile)
+    return not item.parent.is_first
 
 
 def _all_inside(config: pytest.Config, folder: Path) -> bool:
@@ -124,7 +140,8 @@ def with_all_packages(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 class _ChildFile(pytest.File):
-    alone = False
+    company: Sequence[str] = ()
+    is_first = False
 
     def collect(self) -> Iterable[pytest.Item]:
         yield _ChildItem.from_parent(self, name="in_a_process_of_its_own")

@@ -27,7 +27,9 @@ _INNER = """
 from tests.framework_process import make_module
 
 def pytest_pycollect_makemodule(module_path, parent):
-    return make_module(module_path, parent, alone=["test_c.py"])
+    return make_module(
+        module_path, parent, apart=[["test_c.py"], ["test_d.py", "test_e.py"]], first=["test_b.py"]
+    )
 """
 
 _TEST = """
@@ -39,6 +41,8 @@ from tests.framework_process import with_all_packages
 
 def test_{name}():
     Path(__file__).with_suffix(".pid").write_text(str(os.getpid()))
+    with open("order", "a") as order:
+        print("{name}", file=order)
     assert "{name}" != "{wrong}"
 
 def test_packages_that_only_examples_use_are_hidden():
@@ -50,13 +54,13 @@ def test_packages_that_only_examples_use_are_hidden():
 
 
 def _run(folder: Path, *arguments: str, wrong: str = "") -> tuple[str, dict[str, str]]:
-    """What pytest says of a folder with test_outside.py and a folder with three files, and each test's process."""
+    """What pytest says of a folder with test_outside.py and a folder with five files, and each test's process."""
     inner = folder / "inner"
     inner.mkdir()
     (folder / "pytest.ini").write_text("[pytest]\naddopts = --import-mode=importlib -ra\n")
     (folder / "conftest.py").write_text(_OUTER)
     (inner / "conftest.py").write_text(_INNER)
-    files = {name: inner / f"test_{name}.py" for name in "abc"}
+    files = {name: inner / f"test_{name}.py" for name in "abcde"}
     for name, path in (files | {"outside": folder / "test_outside.py"}).items():
         path.write_text(_TEST.format(name=name, wrong=wrong, path=str(_ROOT)))
     command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", *arguments, "."]
@@ -75,11 +79,14 @@ def _run(folder: Path, *arguments: str, wrong: str = "") -> tuple[str, dict[str,
 
 def test_files_of_a_folder_share_a_process(tmp_path: Path) -> None:
     said, processes = _run(tmp_path)
-    assert processes.keys() == {"test_a", "test_b", "test_c", "test_outside"}
+    assert processes.keys() == {*(f"test_{name}" for name in "abcde"), "test_outside"}
     assert processes["test_a"] == processes["test_b"]
-    assert len({*processes.values()}) == 3
+    assert processes["test_d"] == processes["test_e"]
+    assert len({*processes.values()}) == 4
+    assert (tmp_path / "order").read_text().split() == ["b", "a", "c", "d", "e", "outside"]
     # The processes come first.
-    places = [said.index(f"{name} PASSED") for name in ("in_one_process", "own", "test_outside")]
+    names = ["in_one_process", "own", "in_one_process[test_d, test_e]", "test_outside"]
+    places = [said.index(f"{name} PASSED") for name in names]
     assert places == sorted(places)
 
 

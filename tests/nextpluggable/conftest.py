@@ -14,14 +14,14 @@ import pytest
 from tests.framework_process import make_module
 from tests.starter import Starter
 
-# It measures the process's memory, in which the programs of other files' tests are still being made and let go.
-_ALONE = ("test_many_operations.py",)
+# It measures the process's memory, in which programs of other files' tests would still be made and let go.
+_FIRST = ["test_many_operations.py"]
 
 
 def pytest_pycollect_makemodule(
     module_path: Path, parent: pytest.Collector
 ) -> pytest.Collector | None:
-    return make_module(module_path, parent, _ALONE)
+    return make_module(module_path, parent, first=_FIRST)
 
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
