@@ -111,6 +111,7 @@ class Memory:
     ways: Annotated[
         int, "lines", "in one place of it, that a product's rows may keep beside what streams by"
     ]
+    requests: Annotated[int, "lines", "that a core waits for at a time"]
     panel: Annotated[int, "bytes", "of a panel that stays in the nearest cache"]
     second: Annotated[int, "bytes", "of a product's operands that stay in the second cache"]
     strip: Annotated[
@@ -290,6 +291,9 @@ class Products:
         int, "bytes", "of a complex rhs from which on units of work copy the parts that they read"
     ]
     copied_complex_rows: Annotated[int, "rows", "fewer are not worth those copies"]
+    unrolled: Annotated[
+        float, "ns", "that a product takes for which two steps of its loop are worth their code"
+    ]
     library_types: Annotated[
         frozenset[str], "types of lhs", "besides f32 that a library multiplies faster"
     ]

@@ -66,7 +66,9 @@ class MatrixDot(PackedDot):
         tiles = 2 if self.overlaps else 1
         return self.b.alloca(self.type, tiles * self.rows * self.width)
 
-    def fetch_tile(self, tile: PlacedTile) -> None:
+    def fetch_tile(
+        self, tile: PlacedTile, stop: Value | None = None, place: Value | None = None
+    ) -> None:
         """Nothing: lines of the result come while registers are stored."""
 
     def do_tiles(self, start: Value, stop: Value, scratch: Value | None) -> None:
@@ -175,15 +177,9 @@ class MatrixDot(PackedDot):
         row = self.staged_row if self.staged is not None else self.lhs_row
         left = Rows(tile.row, row * self.form.lhs.size, passes=True)
         right = Rows(tile.packed, self.width * self.form.group * self.form.rhs.size)
-        self.matrix.add_products(self.b, left, right, start, stop, self.fetch_step)
-
-    def fetch_step(self, k: Value) -> None:
-        """Ask for the part of the next panel that the step at group ``k`` fetches."""
-        if self.following is None:
-            return
-        first = self.b.gep("i8", self.following, self.b.mul(k, i64(self.fetched)), inbounds=False)
-        for line in range(0, self.form.depth * self.fetched, self.frame.target.costs.memory.line):
-            self.prefetch(self.b.gep("i8", first, i64(line), inbounds=False), 0, 2)
+        self.matrix.add_products(
+            self.b, left, right, start, stop, lambda k: self.fetch_step(k, self.unroll)
+        )
 
     def write_sums(self, tile: PlacedTile, sums: Value) -> None:
         """Write a tile whose sums are in memory."""

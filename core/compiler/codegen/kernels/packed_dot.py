@@ -27,7 +27,6 @@ written.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -72,6 +71,18 @@ class PlacedTile:
     top: Value
     left: Value
     number: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """The part of an array in the place of a tile, which the tile reads or writes behind its sums: its first element,
+    how many bytes its rows lie apart, the lines of a row, and 1 if it is written.
+    """
+
+    base: Value
+    apart: Value
+    lines: int
+    write: int
 
 
 # A vector of sums, the row of a tile that it is in and its number in the row -> what the product gives for them.
@@ -147,8 +158,10 @@ class PackedDot(tiles.Places):
         reading may take.
         """
         costs = self.frame.target.costs
-        self.unroll = 1 if self.form.rows > 6 else 2
         self.speed = costs.kernels.tiled_multiply_adds
+        terms = math.prod(self.batch) * self.m * self.n * self.groups
+        long = terms >= costs.products.unrolled * self.form.lanes * self.speed
+        self.unroll = 2 if self.form.rows <= 6 or long else 1
         self.panel_bytes = costs.memory.panel
         self.block_rows, self.block_columns = costs.blocks.rows, costs.blocks.columns
         self.block_bytes = costs.memory.block
@@ -288,10 +301,10 @@ class PackedDot(tiles.Places):
                     self.fetch_tile(tile)
                     self.whole_tile(tile)
                 else:
-                    self.in_the_last_piece(stop, functools.partial(self.fetch_tile, tile))
                     across = b.sub(number, self.first_panel)
                     place = b.add(b.mul(across, i64(self.tall)), tile.number)
                     place = b.gep(self.type, scratch, b.mul(place, i64(self.rows * self.width)))
+                    self.fetch_tile(tile, stop, place)
                     self.part_of_tile(tile, start, stop, place)
 
     def panel(self, number: Value, start: Value, stop: Value) -> Panel:
@@ -439,20 +452,67 @@ class PackedDot(tiles.Places):
         b.branch(done)
         b.start_block(done)
 
-    def fetch_tile(self, tile: PlacedTile) -> None:
+    def fetch_tile(
+        self, tile: PlacedTile, stop: Value | None = None, place: Value | None = None
+    ) -> None:
         """Ask for the lines of the results that the tile is going to be written to, and of the arrays that its epilogue
-        reads in the same places: they are on their way meanwhile.
+        reads in the same places: they are on their way meanwhile. Before the last piece, which ends with ``stop``, they
+        are the lines of the sums at ``place``. More lines than a core waits for at a time would keep the rows of lhs
+        waiting: long sums ask for them one after the other (:meth:`fetch_lines`).
         """
         b = self.b
         arrays = [(array, 1) for array in self.frame.results]
         arrays += [(array, 0) for array in self.residuals()]
+        self.awaited: list[Awaited] = []
         for array, write in arrays:
             type_, size = memory_type(array.shape.dtype), array.shape.dtype.size
             base = b.gep(type_, array.pointer, self.place(tile))
-            line = 64 // size
+            apart: Value = i64(self.result_row * size)
+            if stop is not None and place is not None:
+                is_last = b.icmp("sge", stop, i64(self.groups))
+                base = b.select(is_last, base, place)
+                apart = b.select(is_last, apart, i64(self.width * self.size))
+            lines = -(-self.width * size // self.frame.target.costs.memory.line)
+            self.awaited.append(Awaited(base, apart, lines, write))
+        if self.steps_of_lines:
+            return
+        for awaited in self.awaited:
             for r in range(self.rows):
-                for column in range(0, self.width, line):
-                    self.prefetch(b.gep(type_, base, i64(r * self.result_row + column)), write, 3)
+                for line in range(awaited.lines):
+                    self.fetch_line(awaited, i64(r), i64(line))
+
+    @property
+    def steps_of_lines(self) -> int:
+        """The steps of a sum in which the lines that a tile waits for are asked for; 0: before the sums."""
+        last = self.groups - (self.pieces - 1) * self.piece
+        steps = (
+            last // self.unroll * 7 // 8
+        )  # so that the last ones have come when the sums are done
+        lines = self.rows * max(awaited.lines for awaited in self.awaited)
+        return steps if steps >= lines > self.frame.target.costs.memory.requests else 0
+
+    def fetch_lines(self, k: Value) -> None:
+        """Ask for the lines that the step at group ``k`` of the piece asks for."""
+        b, steps = self.b, self.steps_of_lines
+        if not steps:
+            return
+        for awaited in self.awaited:
+            # A fraction of 2^16: how many lines a group is.
+            share = (self.rows * awaited.lines << 16) // (steps * self.unroll)
+            number = b.binary("lshr", b.mul(k, i64(share)), i64(16))
+            row, line = number, i64(0)
+            if awaited.lines > 1:
+                row = b.binary("udiv", number, i64(awaited.lines))
+                line = b.binary("urem", number, i64(awaited.lines))
+            self.fetch_line(awaited, row, line)
+
+    def fetch_line(self, awaited: Awaited, row: Value, line: Value) -> None:
+        b = self.b
+        offset = b.add(
+            b.mul(row, awaited.apart), b.mul(line, i64(self.frame.target.costs.memory.line))
+        )
+        pointer = b.gep("i8", awaited.base, offset, inbounds=False)
+        self.prefetch(pointer, awaited.write, 3)
 
     def residuals(self) -> list[Array]:
         """The arrays of the result's dimensions that the epilogue reads."""
@@ -466,7 +526,6 @@ class PackedDot(tiles.Places):
         """Where :meth:`step` begins to fetch what tile ``number`` of a block is to fetch of the next panel."""
         b, form = self.b, self.form
         self.following: Value | None = None
-        self.fetched_lines = 1
         if self.copies:  # some lines of each row, others with the next tile; the first tile, which copies, fetches none
             if self.tall == 1 or (self.panels == 1 and self.pieces == 1):
                 return
@@ -518,10 +577,11 @@ class PackedDot(tiles.Places):
         self, tile: PlacedTile, start: Value, stop: Value, totals: list[Value]
     ) -> list[Value]:
         """A tile's sums over the groups [start, stop) on top of ``totals``."""
-        b, unroll = self.b, self.unroll
+        b, unroll, first = self.b, self.unroll, start
         if self.copy is not None:
             middle = b.select(b.icmp("eq", tile.number, i64(0)), stop, start)
             with b.loop_carrying(start, middle, 1, totals, "copied") as (k, carried, results):
+                self.fetch_lines(b.sub(k, first))
                 carried[:] = self.copying_step(tile, k, carried)
             totals, start = results, middle
         if unroll > 1:
@@ -529,14 +589,36 @@ class PackedDot(tiles.Places):
             main = b.sub(length, b.binary("urem", length, i64(unroll)))
             middle = b.add(start, main)
             with b.loop_carrying(start, middle, unroll, totals, "product") as (k, carried, results):
+                self.fetch_lines(b.sub(k, first))
+                self.fetch_step(k, unroll)
                 for n in range(unroll):
                     carried[:] = self.step(tile, b.add(k, i64(n)), carried)
             totals, start = results, middle
-            if self.pieces == 1 and self.groups % unroll == 0:
+            if self.groups % unroll == 0:  # as pieces are
                 return totals
         with b.loop_carrying(start, stop, 1, totals, "product") as (k, carried, results):
+            if unroll == 1:
+                self.fetch_lines(b.sub(k, first))
+            self.fetch_step(k, 1)
             carried[:] = self.step(tile, k, carried)
         return results
+
+    def fetch_step(self, k: Value, count: int) -> None:
+        """Ask for the part of the next panel that the steps at ``count`` groups from ``k`` on fetch."""
+        if self.following is None:
+            return
+        b, line_bytes = self.b, self.frame.target.costs.memory.line
+        ahead = b.gep("i8", self.following, b.mul(k, i64(self.fetched)), inbounds=False)
+        if self.copies:
+            places = [
+                n * self.fetched + line * line_bytes
+                for n in range(count)
+                for line in range(self.fetched_lines)
+            ]
+        else:
+            places = list(range(0, count * self.fetched, line_bytes))
+        for place in places:
+            self.prefetch(b.gep("i8", ahead, i64(place), inbounds=False), 0, 2)
 
     def copying_step(self, tile: PlacedTile, k: Value, totals: list[Value]) -> list[Value]:
         """A tile's sums with one more group, whose row of rhs is read where it lies, converted, and copied."""
@@ -574,16 +656,6 @@ class PackedDot(tiles.Places):
         right = [
             b.load(form.vector, b.gep(rhs, at, i64(v * each)), align) for v in range(self.vectors)
         ]
-        if self.following is not None:
-            ahead = b.gep("i8", self.following, b.mul(k, i64(self.fetched)), inbounds=False)
-            for line in range(self.fetched_lines):
-                self.prefetch(
-                    b.gep(
-                        "i8", ahead, i64(line * self.frame.target.costs.memory.line), inbounds=False
-                    ),
-                    0,
-                    2,
-                )
         return self.multiply_rows(tile, k, right, totals)
 
     def multiply_rows(

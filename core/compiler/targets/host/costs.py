@@ -51,6 +51,7 @@ _MEASURED: Final = MappingProxyType(
         "memory.bytes_ahead": "python -m benchmarks.fused_products rows",
         "memory.columns_ahead": "python -m benchmarks.fused_products rows",
         "memory.merged_sums": "python -m benchmarks.fused_products rows",
+        "memory.requests": "python -m benchmarks.products",
         "memory.ways": "python -m benchmarks.products",
         "memory.panel": "python -m benchmarks.products",
         "memory.block": "python -m benchmarks.products",
@@ -136,6 +137,7 @@ _HOST: Final = Costs(
         line=64,
         way=1 << 12,
         ways=20,  # more than a tile has rows
+        requests=16,
         panel=1 << 15,
         second=1 << 20,
         strip=24 << 10,
@@ -213,6 +215,7 @@ _HOST: Final = Costs(
         copied_reading=0.25,
         copied_complex=1 << 15,
         copied_complex_rows=24,
+        unrolled=100_000.0,  # two steps take 2 ms longer to compile and 2 % less time
         library_types=frozenset(),
     ),
     blocks=Blocks(

@@ -327,6 +327,27 @@ def test_rows_of_the_left_hand_side_are_fetched_ahead() -> None:
     assert prefetches == [1, 0, 0]
 
 
+@pytest.mark.parametrize(
+    ("name", "size", "k", "asked", "steps"),
+    [
+        ("x86-64-v4", 320, 320, 1, 2),  # one in each iteration, which is two steps
+        ("x86-64-v4", 128, 128, 1, 1),  # a product that takes 26 us is not worth the code of two
+        ("x86-64-v4", 320, 20, 28, 1),  # there are fewer steps than lines
+        ("x86-64-v3", 320, 320, 6, 2),  # a core waits for so many at a time
+    ],
+)
+def test_lines_of_results_are_asked_for_while_sums_are_computed(
+    name: str, size: int, k: int, asked: int, steps: int
+) -> None:
+    target = for_cpu(name, False)
+    kernel = kernel_of(target, size, size, k)
+    code = target.module()
+    packed_dot.emit(code, target, kernel.dot, "kernel")
+    text = str(code)
+    assert len(re.findall(r"call void @llvm.prefetch.p0\(ptr %[\w.]+, i32 1,", text)) == asked
+    assert len(re.findall(r"= call [^@]*@llvm.fma.v", text)) == steps * kernel.rows * kernel.vectors
+
+
 @of_integers
 def test_transposed_result(cpu: str) -> None:
     """The product is computed the other way round; for u8 by s8 that needs another form."""
