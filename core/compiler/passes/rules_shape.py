@@ -26,6 +26,8 @@ Rule = Callable[[Instruction], Instruction | None]
 
 # Slices that a gather at known places becomes.
 _MOST_SLICES: Final = 4
+# Pieces of a concatenation that are put side by side instead of above one another.
+_MOST_PIECES: Final = 32
 
 
 def constant_splat(i: Instruction) -> Instruction | None:
@@ -123,6 +125,23 @@ def transpose_simpler(i: Instruction) -> Instruction | None:
         dimension = dimensions.index(operand.attributes["dimension"])
         return operand.replace(shape=i.shape, attributes={"dimension": dimension})
     return None
+
+
+def transpose_of_pieces(i: Instruction) -> Instruction | None:
+    """Pieces for which the transpose is a reshape, as rows stacked before they are turned into columns, are put side
+    by side at once.
+    """
+    operand = i.operands[0]
+    if operand.opcode != "concatenate" or len(operand.operands) > _MOST_PIECES:
+        return None
+    order = i.attributes["dimensions"]
+    dimension = operand.attributes["dimension"]
+    others = [d for d in order if d != dimension and operand.dims[d] != 1]
+    if others != sorted(others) or any(p.dims[dimension] != 1 for p in operand.operands):
+        return None
+    dims = tuple([1 if d == dimension else operand.dims[d] for d in order])
+    pieces = [reshape(piece, dims) for piece in operand.operands]
+    return i.derive("concatenate", pieces, {"dimension": order.index(dimension)})
 
 
 def of_splat(i: Instruction) -> Instruction | None:
@@ -423,7 +442,7 @@ RULES: Final[dict[str, tuple[Rule, ...]]] = {
     "constant": (constant_splat,),
     "broadcast": (broadcast_simpler,),
     "reshape": (reshape_simpler,),
-    "transpose": (of_splat, transpose_simpler),
+    "transpose": (of_splat, transpose_simpler, transpose_of_pieces),
     "slice": (of_splat, slice_simpler),
     "pad": (pad_simpler,),
     "concatenate": (concatenate_simpler,),

@@ -271,6 +271,31 @@ CASES: dict[str, tuple[Instruction, Make, list[str]]] = {
     ),
     "transpose twice": (X(4, 6), lambda x: transpose(transpose(x, 1, 0), 1, 0), []),
     "transpose of a size 1": (X(4, 1, 6), lambda x: transpose(x, 1, 0, 2), ["reshape"]),
+    "transpose of stacked rows": (
+        X(1, 6),
+        lambda x: transpose(concatenate(0, x, op("sine", x)), 1, 0),
+        ["sine", "reshape", "reshape", "concatenate"],
+    ),
+    "transpose of stacked rows, to the middle": (
+        X(1, 4, 6),
+        lambda x: transpose(concatenate(0, x, op("sine", x)), 1, 0, 2),
+        ["sine", "reshape", "reshape", "concatenate"],
+    ),
+    "transpose of stacked matrices that are transposed": (
+        X(1, 4, 6),
+        lambda x: transpose(concatenate(0, x, op("sine", x)), 2, 1, 0),
+        ["sine", "concatenate", "transpose"],
+    ),
+    "transpose of stacked pairs of rows": (
+        X(2, 6),
+        lambda x: transpose(concatenate(0, x, op("sine", x)), 1, 0),
+        ["sine", "concatenate", "transpose"],
+    ),
+    "transpose of many stacked rows": (
+        X(1, 6),
+        lambda x: transpose(concatenate(0, *[x] * 33), 1, 0),
+        ["concatenate", "transpose"],
+    ),
     "transpose of broadcast": (X(4), lambda x: transpose(hlo.broadcast(x, (4, 6), (0,)), 1, 0), ["broadcast"]),
     "whole slice": (X(4, 6), lambda x: slice_(x, (0, 0), (4, 6)), []),
     "slice of slice": (X(20), lambda x: slice_(slice_(x, (2,), (18,), (2,)), (1,), (7,), (3,)), ["slice"]),
