@@ -267,6 +267,14 @@ def divide_constant(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
     return _divide_integers(g, i, o)
 
 
+def divide_floats(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
+    from ..vector_math.quotient import divide_by
+
+    x = i.operands[0]
+    whole = x.opcode == "convert" and x.operands[0].dtype.is_integer
+    return divide_by(g.builder, g.target, *o, whole=whole)
+
+
 def remainder_constant(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
     if _is_harmless(o[1]):
         return g.builder.binary("srem" if i.dtype.is_signed else "urem", o[0], o[1])
