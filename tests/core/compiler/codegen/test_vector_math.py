@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import math
 from collections.abc import Callable
@@ -416,6 +417,24 @@ def test_atan2(scalar: str, dtype: Any, wide: Any, cpu: str) -> None:
     x = np.concatenate([near[1], far[1], np.tile(edges, edges.size)]).astype(dtype)
     got = elementwise(FUNCTIONS["atan2"], scalar, 2, cpu)(y, x)
     check("atan2", got, np.arctan2(y.astype(wide), x.astype(wide)), 0.51, y, x)
+
+
+@pytest.mark.parametrize("cpu", ["host", "x86-64-v3", BASELINE])
+@pytest.mark.parametrize(("scalar", "dtype"), [("float", np.float32), ("double", np.float64)])
+@pytest.mark.parametrize("name", ["exp", "exp2", "logistic"])
+def test_masked_numbers_do_not_underflow(name: str, scalar: str, dtype: Any, cpu: str) -> None:
+    """Powers that are nothing are not made by rounding, which would cost a CPU hundreds of cycles a vector: the flag
+    that it would leave behind is not set.
+    """
+    function = elementwise(FUNCTIONS[name], scalar, 1, cpu)
+    x = np.array([-INF, -1e9, 0, -np.finfo(dtype).max, -1, -1e4, 2, -1200] * 8, dtype)
+    library = ctypes.CDLL("libm.so.6")
+    underflow = 0x10
+    library.feclearexcept(underflow)
+    got = function(x)
+    assert not library.fetestexcept(underflow)
+    np.testing.assert_array_equal(got[(x < -1000)], 0)
+    assert (got[x > -1000] > 0.1).all()
 
 
 @pytest.mark.parametrize("cpu", ["host", "x86-64-v3", BASELINE])
