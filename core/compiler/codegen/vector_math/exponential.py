@@ -13,13 +13,14 @@ or expm1. Approximation errors: float 2^-28.2 (exp), 2^-26.1 (expm1); double 2^-
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
 from ...targets.target import Target
 from .. import llvm_ir
 from ..llvm_ir import Builder, Value
 from .arithmetic import Arithmetic, Pair
+from .branches import where_any
 
 _LOG2_E: Final = 1.4426950408889634
 # ln 2 = high + low; high has 9 (float) or 33 (double) significant bits.
@@ -48,6 +49,9 @@ _EXP: Final = {
 # Beyond these exp overflows to infinity, or is nearer to 0 than to the smallest denormal.
 _LIMITS: Final = {"float": (-104.0, 89.0), "double": (-746.0, 710.0)}
 
+# From here on exp is a normal number, and here less than twice the smallest one.
+_LEAST_NORMAL: Final = {"float": -87.0, "double": -708.0}
+
 # e to the power of this times the smallest denormal number is infinite, and that of its negative times 1 is nothing.
 _GREATEST: Final = {"float": 200.0, "double": 1500.0}
 
@@ -69,19 +73,23 @@ def _expm1_reduced(m: Arithmetic, r: Value) -> Value:
     return m.fma(m.mul(r, r), m.polynomial(r, _EXPM1[m.scalar]), r)
 
 
-def _exp_scaled(m: Arithmetic, r: Value, n: Value, shifted: Value, there: Value) -> Value:
-    """exp(r) * 2^n, rounded once but where it is denormal, and 0 where not ``there``; ``shifted``: n + bias - 1 in its
-    low bits.
+class _Scaled(NamedTuple):
+    """exp(r) * 2^n; ``shifted``: n + bias - 1 in its low bits."""
 
-    A result that is nothing must not be made by rounding: a CPU of Intel's takes some 300 cycles for a vector in which
-    a number underflows, and masked scores are full of them. The last operation is one on what is ``there``.
+    r: Value
+    n: Value
+    shifted: Value
+
+
+def _exp_scaled(m: Arithmetic, r: Value, n: Value, shifted: Value, there: Value) -> Value:
+    """exp(r) * 2^n, rounded once but where it is denormal, and 0 where not ``there``.
 
     1 + y with y = expm1(r) is scaled by 2^(n - 1), or by a fixed small power where that is not a normal number, and
     then by what is missing: overflow and gradual underflow happen in the last multiplication.
     """
     y = m.fma(m.mul(r, r), m.polynomial(r, _EXP[m.scalar]), r)
     if _has_scalef(m):
-        return m.select(there, _scalef(m, m.add(y, 1.0), n), 0.0)
+        return _scalef(m, m.add(y, 1.0), n, there)
     bias, small = (
         m.format.bias,
         m.format.bias // 4,
@@ -102,13 +110,19 @@ def _has_scalef(m: Arithmetic) -> bool:
     return width == 512 and m.target.has("avx512f")
 
 
-def _scalef(m: Arithmetic, x: Value, n: Value) -> Value:
-    """x * 2^n by that instruction."""
+def _scalef(m: Arithmetic, x: Value, n: Value, there: Value) -> Value:
+    """x * 2^n by that instruction; 0, without computing it, where not ``there``."""
     width = m.lanes * m.format.bits
     suffix = f"{'pd' if m.is_double else 'ps'}.{width}"
-    mask = llvm_ir.integer("i8" if m.lanes <= 8 else f"i{m.lanes}", -1)
+    mask = there
+    if m.lanes < 8:
+        lanes = [min(lane, m.lanes) for lane in range(8)]
+        mask = m.builder.shuffle(there, llvm_ir.zero(there.type), lanes)
+    mask = m.builder.cast("bitcast", mask, f"i{max(m.lanes, 8)}")
     # 4: the current rounding mode.
-    arguments = [x, n, x, mask] + ([llvm_ir.integer("i32", 4)] if width == 512 else [])
+    arguments = [x, n, m.constant(0.0), mask] + (
+        [llvm_ir.integer("i32", 4)] if width == 512 else []
+    )
     name = f"llvm.x86.avx512.mask.scalef.{suffix}"
     m.builder.module.declare(name, m.type, [a.type for a in arguments])
     return m.builder.call(m.type, name, arguments)
@@ -117,17 +131,52 @@ def _scalef(m: Arithmetic, x: Value, n: Value) -> Value:
 def exp(builder: Builder, target: Target, x: Value) -> Value:
     """e^x. float: below 1.02 ulp; double: below 1 ulp. Denormal results are rounded once."""
     m = Arithmetic(builder, target, x.type)
-    x, there = _limited(m, x, *_LIMITS[m.scalar])
+    return _power(m, "exp", x, _reduce_exp, _LIMITS[m.scalar], _LEAST_NORMAL[m.scalar])
+
+
+def _reduce_exp(m: Arithmetic, x: Value) -> _Scaled:
     n, shifted = m.round_shifted(x, _LOG2_E, m.format.bias - 1)
     high, low = _LN2[m.scalar]
-    return _exp_scaled(m, m.fma(n, -low, m.fma(n, -high, x)), n, shifted, there)
+    return _Scaled(m.fma(n, -low, m.fma(n, -high, x)), n, shifted)
 
 
-def _limited(m: Arithmetic, x: Value, low: float, high: float) -> tuple[Value, Value]:
-    """(x in the limits as far as :func:`_exp_scaled` needs it there, whether x is at least ``low`` or NaN)."""
-    there = m.compare("uge", x, low)
-    x = m.at_most(x, high)
-    return x if _has_scalef(m) else m.at_least(x, low), there
+def _power(
+    m: Arithmetic,
+    name: str,
+    x: Value,
+    reduce: Callable[[Arithmetic, Value], _Scaled],
+    limits: tuple[float, float],
+    normal: float,
+) -> Value:
+    """e^x or 2^x by its reduction; ``limits`` of x, and the least x with a result that is surely a normal number.
+
+    No denormal number, and no result that is nothing, may be made by rounding: Intel's CPUs take some 300 cycles for a
+    vector in which a number underflows. Results that are nothing are left out of the last operation. Denormal ones are
+    few: on x86 those vectors are computed twice.
+    """
+    low, high = limits
+    there = m.compare("uge", x, normal if m.target.is_x86 else low)
+    limited = m.at_most(x, high)
+    if not _has_scalef(m):
+        limited = m.at_least(limited, low)
+    result = _exp_scaled(m, *reduce(m, limited), there)
+    if not m.target.is_x86:
+        return result
+    denormal = m.both(m.compare("oge", x, low), m.is_not(there))
+    compute = lambda m, x: _denormal(m, reduce(m, x))
+    return where_any(m, denormal, x, result, f"{name}.denormal", compute)
+
+
+def _denormal(m: Arithmetic, scaled: _Scaled) -> Value:
+    """exp(r) * 2^n where it is denormal or less than twice as much: its representation is a multiple of the smallest
+    number's, which is rounded as a whole number.
+    """
+    y = m.fma(m.mul(scaled.r, scaled.r), m.polynomial(scaled.r, _EXP[m.scalar]), scaled.r)
+    units = m.format.bias - 1 + m.format.mantissa
+    n = m.builder.cast("fptosi", scaled.n, m.integer_type)
+    multiple = m.mul(m.add(y, 1.0), m.exp2_integer(m.int_add(n, units)))
+    whole = m.builder.intrinsic("rint", [multiple])
+    return m.from_bits(m.builder.cast("fptosi", whole, m.integer_type))
 
 
 def exp_normal(m: Arithmetic, x: Value) -> Value:
@@ -192,11 +241,14 @@ def exp_times(m: Arithmetic, x: Value, factors: Sequence[Value], shift: int = 0)
 def exp2(builder: Builder, target: Target, x: Value) -> Value:
     """2^x. float, double: below 1.1 ulp."""
     m = Arithmetic(builder, target, x.type)
-    low, high = (-151.0, 128.0) if not m.is_double else (-1076.0, 1024.0)
-    x, there = _limited(m, x, low, high)
+    limits = (-151.0, 128.0) if not m.is_double else (-1076.0, 1024.0)
+    return _power(m, "exp2", x, _reduce_exp2, limits, 1.0 - m.format.bias)
+
+
+def _reduce_exp2(m: Arithmetic, x: Value) -> _Scaled:
     n, shifted = m.round_shifted(x, 1.0, m.format.bias - 1)
     f = m.sub(x, n)  # exact
-    return _exp_scaled(m, m.mul(f, 0.6931471805599453), n, shifted, there)
+    return _Scaled(m.mul(f, 0.6931471805599453), n, shifted)
 
 
 def _expm1_scaled(m: Arithmetic, x: Value, n_limit: int | None) -> Value:

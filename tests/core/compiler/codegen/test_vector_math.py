@@ -423,18 +423,21 @@ def test_atan2(scalar: str, dtype: Any, wide: Any, cpu: str) -> None:
 @pytest.mark.parametrize(("scalar", "dtype"), [("float", np.float32), ("double", np.float64)])
 @pytest.mark.parametrize("name", ["exp", "exp2", "logistic"])
 def test_masked_numbers_do_not_underflow(name: str, scalar: str, dtype: Any, cpu: str) -> None:
-    """Powers that are nothing are not made by rounding, which would cost a CPU hundreds of cycles a vector: the flag
-    that it would leave behind is not set.
+    """Powers that are nothing or denormal are not made by rounding, which would cost a CPU hundreds of cycles a vector:
+    the flag that it would leave behind is not set. (logistic divides a denormal number by one near 1.)
     """
     function = elementwise(FUNCTIONS[name], scalar, 1, cpu)
-    x = np.array([-INF, -1e9, 0, -np.finfo(dtype).max, -1, -1e4, 2, -1200] * 8, dtype)
+    denormal = {"exp": -87.5, "exp2": -126.5, "logistic": 0.0}[name]
+    if dtype is np.float64:
+        denormal = {"exp": -709.0, "exp2": -1022.5, "logistic": 0.0}[name]
+    x = np.array([-INF, -1e9, 0, -np.finfo(dtype).max, -1, -1e4, 2, denormal] * 8, dtype)
     library = ctypes.CDLL("libm.so.6")
     underflow = 0x10
     library.feclearexcept(underflow)
     got = function(x)
     assert not library.fetestexcept(underflow)
-    np.testing.assert_array_equal(got[(x < -1000)], 0)
-    assert (got[x > -1000] > 0.1).all()
+    np.testing.assert_array_equal(got[x < -5000], 0)
+    assert (got[x > -5000] > 0).all()
 
 
 @pytest.mark.parametrize("cpu", ["host", "x86-64-v3", BASELINE])
