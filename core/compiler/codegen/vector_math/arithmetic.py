@@ -222,10 +222,12 @@ class Arithmetic:
         """x * 2^n rounded once, for |n| up to twice the range of exponents and x near 1: overflows
         and denormals are right.
         """
+        return self.mul(*self.scale_factors(x, n))
+
+    def scale_factors(self, x: Value, n: Value) -> tuple[Value, Value]:
+        """x * 2^n as a product: (x 2^h, 2^(n - h)) with h half of n."""
         half = self.shift_right_signed(n, 1)
-        return self.mul(
-            self.mul(x, self.exp2_integer(half)), self.exp2_integer(self.int_sub(n, half))
-        )
+        return self.mul(x, self.exp2_integer(half)), self.exp2_integer(self.int_sub(n, half))
 
     def scale_normal(self, x: Value, n: Value) -> Value:
         """x * 2^n where x and the result are normal numbers."""

@@ -16,30 +16,53 @@ def where_any(
     name: str,
     compute: Callable[..., Value],
 ) -> Value:
-    """``compute(m, *x)`` where the condition holds, else ``value``; computed only if it holds for an element at all.
+    """``compute(m, *x)`` where the condition holds, else ``value``; computed only if it holds for an element at all."""
+    arguments = [x] if isinstance(x, Value) else list(x)
+    name = f"tripont.{name}.{mangle(m.type)}"
+    if name not in m.builder.module.functions:
+        function_of(m, name, len(arguments), compute, "cold noinline")
+
+    def chosen(m: Arithmetic, wanted: Value, other: Value, *given: Value) -> Value:
+        return m.builder.select(wanted, m.builder.call(m.type, name, given), other)
+
+    return if_any(
+        m, condition, [value, *arguments], f"{name}.where", chosen, lambda _, other, *__: other
+    )
+
+
+def if_any(
+    m: Arithmetic,
+    condition: Value,
+    arguments: Sequence[Value],
+    name: str,
+    some: Callable[..., Value],
+    none: Callable[..., Value],
+) -> Value:
+    """``some(m, condition, *arguments)`` if the condition holds for an element at all, else ``none(m, *arguments)``.
 
     The branch is in a function that is always inlined, so that what is written here is straight-line code.
     """
-    b, module = m.builder, m.builder.module
-    arguments = [x] if isinstance(x, Value) else list(x)
-    name = f"tripont.{name}.{mangle(m.type)}"
+    module = m.builder.module
     if name not in module.functions:
-        function_of(m, name, len(arguments), compute, "cold noinline")
         outer = Builder(
-            module, f"{name}.where", [condition.type, *[m.type] * (1 + len(arguments))], m.type,
+            module, name, [condition.type, *[m.type] * len(arguments)], m.type,
             linkage="internal", attributes=f"{m.target.function_attributes} alwaysinline",
         )  # fmt: skip
-        wanted, other, *given = outer.arguments
-        any_wanted = outer.any_lane(wanted)
-        before, some, join = outer.block, outer.new_label("some"), outer.new_label("join")
-        outer.branch_if(any_wanted, some, join)
-        outer.start_block(some)
-        chosen = outer.select(wanted, outer.call(m.type, name, given), other)
-        outer.branch(join)
+        inner = Arithmetic(outer, m.target, m.type)
+        wanted, *given = outer.arguments
+        labels = outer.new_label("some"), outer.new_label("none")
+        join = outer.new_label("join")
+        outer.branch_if(outer.any_lane(wanted), *labels)
+        values = []
+        for label, compute, of in zip(labels, (some, none), (outer.arguments, given), strict=True):
+            outer.start_block(label)
+            value = compute(inner, *of)
+            values.append((value, outer.block))
+            outer.branch(join)
         outer.start_block(join)
-        outer.ret(outer.phi([(other, before), (chosen, some)]))
+        outer.ret(outer.phi(values))
         outer.finish()
-    return b.call(m.type, f"{name}.where", [condition, value, *arguments])
+    return m.builder.call(m.type, name, [condition, *arguments])
 
 
 def function_of(

@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from ...targets.target import Target
-from .. import llvm_ir
 from ..llvm_ir import Builder, Value
 from .arithmetic import Arithmetic, Pair
 from .branches import where_any
+from .scaling import has_scalef, scale_gradually, scalef
 
 _LOG2_E: Final = 1.4426950408889634
 # ln 2 = high + low; high has 9 (float) or 33 (double) significant bits.
@@ -88,8 +88,8 @@ def _exp_scaled(m: Arithmetic, r: Value, n: Value, shifted: Value, there: Value)
     then by what is missing: overflow and gradual underflow happen in the last multiplication.
     """
     y = m.fma(m.mul(r, r), m.polynomial(r, _EXP[m.scalar]), r)
-    if _has_scalef(m):
-        return _scalef(m, m.add(y, 1.0), n, there)
+    if has_scalef(m):
+        return scalef(m, m.add(y, 1.0), n, there, 0.0)
     bias, small = (
         m.format.bias,
         m.format.bias // 4,
@@ -100,32 +100,6 @@ def _exp_scaled(m: Arithmetic, r: Value, n: Value, shifted: Value, there: Value)
     rest = m.int_at_most(exponent, small << m.format.mantissa)
     rest = m.int_add(rest, (bias + 1 - small) << m.format.mantissa)
     return m.mul(m.fma(power, y, power), m.select(there, m.from_bits(rest), 0.0))
-
-
-def _has_scalef(m: Arithmetic) -> bool:
-    """Whether AVX-512's instruction for x * 2^n is there for vectors of this size."""
-    width = m.lanes * m.format.bits
-    if width in (128, 256):
-        return m.target.has("avx512vl")
-    return width == 512 and m.target.has("avx512f")
-
-
-def _scalef(m: Arithmetic, x: Value, n: Value, there: Value) -> Value:
-    """x * 2^n by that instruction; 0, without computing it, where not ``there``."""
-    width = m.lanes * m.format.bits
-    suffix = f"{'pd' if m.is_double else 'ps'}.{width}"
-    mask = there
-    if m.lanes < 8:
-        lanes = [min(lane, m.lanes) for lane in range(8)]
-        mask = m.builder.shuffle(there, llvm_ir.zero(there.type), lanes)
-    mask = m.builder.cast("bitcast", mask, f"i{max(m.lanes, 8)}")
-    # 4: the current rounding mode.
-    arguments = [x, n, m.constant(0.0), mask] + (
-        [llvm_ir.integer("i32", 4)] if width == 512 else []
-    )
-    name = f"llvm.x86.avx512.mask.scalef.{suffix}"
-    m.builder.module.declare(name, m.type, [a.type for a in arguments])
-    return m.builder.call(m.type, name, arguments)
 
 
 def exp(builder: Builder, target: Target, x: Value) -> Value:
@@ -157,7 +131,7 @@ def _power(
     low, high = limits
     there = m.compare("uge", x, normal if m.target.is_x86 else low)
     limited = m.at_most(x, high)
-    if not _has_scalef(m):
+    if not has_scalef(m):
         limited = m.at_least(limited, low)
     result = _exp_scaled(m, *reduce(m, limited), there)
     if not m.target.is_x86:
@@ -211,8 +185,8 @@ def expm1_and_power(m: Arithmetic, high: Value, low: Value) -> tuple[Value, Valu
 
 def exp_of_pair(m: Arithmetic, high: Value, low: Value, factor: Value) -> Value:
     """e^(high + low) * factor, also where the power alone or the result is denormal; for a factor near 1."""
-    r, _, n = _reduce(m, high)
-    return m.scale(m.mul(_exp_reduced(m, m.add(r, low)), factor), n)
+    r, *n = _reduce(m, high)
+    return scale_gradually(m, m.mul(_exp_reduced(m, m.add(r, low)), factor), *n)
 
 
 def exp_times(m: Arithmetic, x: Value, factors: Sequence[Value], shift: int = 0) -> list[Value]:

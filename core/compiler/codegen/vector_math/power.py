@@ -19,6 +19,7 @@ from ..llvm_ir import Builder, Value
 from .arithmetic import INFINITY, NAN, Arithmetic, Pair
 from .exponential import _EXPM1
 from .logarithm import log_words, normalise, split_exponent, to_floating, two_thirds_and
+from .scaling import scale_gradually
 
 _LOG2: Final = (
     2.8853900817778495, 0.9617966941142595, 0.577077942074736, 0.4122092838779623,
@@ -119,7 +120,7 @@ def _half_in_words(m: Arithmetic, a: Value, n: int) -> Value:
     # Beyond it all powers are 0 or infinite. The halves of an exponent must be exponents of normal numbers.
     limit = 2 * m.format.bias - 4
     exponent = m.int_at_least(m.int_at_most(exponent, limit), -limit)
-    value = m.scale(value, exponent)
+    value = scale_gradually(m, value, to_floating(m, exponent), exponent)
     at_zero = 0.0 if n > 0 else INFINITY
     beyond = a if n > 0 else m.select(m.compare("oeq", a, INFINITY), 0.0, a)
     value = m.select(m.compare("olt", a, INFINITY), value, beyond)  # inf, NaN
@@ -182,7 +183,7 @@ def _power_in_words(m: Arithmetic, x: Value, y: Value) -> Value:
     total = m.fast_two_sum(linear.high, u.high)
     low = m.add(m.add(linear.low, total.low), u.low)
     p = m.add(total.high, m.fma(r_tail, total.high, low))
-    return m.scale(p, n_integer)
+    return scale_gradually(m, p, n, n_integer)
 
 
 def _series(m: Arithmetic, z: Pair) -> Pair:

@@ -419,6 +419,16 @@ def test_atan2(scalar: str, dtype: Any, wide: Any, cpu: str) -> None:
     check("atan2", got, np.arctan2(y.astype(wide), x.astype(wide)), 0.51, y, x)
 
 
+def without_underflow(function: Callable[..., Array], *arguments: Array) -> Array:
+    """The function's results; fails if an operation underflowed, which is a flag that it leaves behind."""
+    library = ctypes.CDLL("libm.so.6")
+    underflow = 0x10
+    library.feclearexcept(underflow)
+    got = function(*arguments)
+    assert not library.fetestexcept(underflow)
+    return got
+
+
 @pytest.mark.parametrize("cpu", ["host", "x86-64-v3", BASELINE])
 @pytest.mark.parametrize(("scalar", "dtype"), [("float", np.float32), ("double", np.float64)])
 @pytest.mark.parametrize("name", ["exp", "exp2", "logistic"])
@@ -431,13 +441,38 @@ def test_masked_numbers_do_not_underflow(name: str, scalar: str, dtype: Any, cpu
     if dtype is np.float64:
         denormal = {"exp": -709.0, "exp2": -1022.5, "logistic": 0.0}[name]
     x = np.array([-INF, -1e9, 0, -np.finfo(dtype).max, -1, -1e4, 2, denormal] * 8, dtype)
-    library = ctypes.CDLL("libm.so.6")
-    underflow = 0x10
-    library.feclearexcept(underflow)
-    got = function(x)
-    assert not library.fetestexcept(underflow)
+    got = without_underflow(function, x)
     np.testing.assert_array_equal(got[x < -5000], 0)
     assert (got[x > -5000] > 0).all()
+
+
+@pytest.mark.parametrize("cpu", ["host", "x86-64-v3", BASELINE])
+@pytest.mark.parametrize(
+    ("name", "scalar", "x", "exact"),
+    [
+        ("erfc", "float", [9.5, 10.0, 10.5, 1e9, INF], [3.7692e-41, 2.0885e-45, 0, 0, 0]),
+        ("erfc", "double", [26.6, 27.0, 27.5, 1e9, INF], [1.08851e-309, 5.237e-319, 0, 0, 0]),
+        (-3, "double", [1e206, 1e215, 1e217, 1e300, INF], [1e-309, 3.1623e-323, 0, 0, 0]),
+        (5, "double", [1e-124, 1e-128, 1e-140, 1e-300, 0], [1e-310, 1e-320, 0, 0, 0]),
+        ("pow", "double", [1e-124, 1e-128, 1e-140, 1e-300, 0], [1e-310, 1e-320, 0, 0, 0]),
+    ],
+)
+def test_powers_of_two_do_not_underflow(
+    name: str | int, scalar: str, x: list[float], exact: list[float], cpu: str
+) -> None:
+    """A number that is scaled to a denormal one or to nothing is not so by rounding, which would cost a CPU hundreds of
+    cycles a vector: the flag that it would leave behind is not set.
+    """
+    dtype = np.float32 if scalar == "float" else np.float64
+    function = FUNCTIONS[name] if isinstance(name, str) else partial(half_power, n=name)
+    arguments = [np.array([*x, 1.0, 2.0, 3.0] * 4, dtype)]
+    if name == "pow":
+        arguments.append(np.full_like(arguments[0], 2.5))
+    got = without_underflow(elementwise(function, scalar, len(arguments), cpu), *arguments)
+    # To the digits of `exact`, or the smallest number.
+    least = np.finfo(dtype).smallest_subnormal
+    np.testing.assert_allclose(got.reshape(4, 8)[:, :5], [exact] * 4, rtol=1e-4, atol=least)
+    assert (got.reshape(4, 8)[:, 5:] > 1e-5).all()
 
 
 @pytest.mark.parametrize("cpu", ["host", "x86-64-v3", BASELINE])
