@@ -65,6 +65,7 @@ class Cluster:
     inputs: dict[Instruction, None] = field(default_factory=dict)
     cost: float = 0.0
     recomputed: float = 0.0
+    row_code: float = 0.0  # the weight of its members, once for each element of a short row
     rows: int | None = None
     # Leading dimensions that are rows' dimensions, if the reduced ones are the last ones.
     row_rank: int = -1

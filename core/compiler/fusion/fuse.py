@@ -246,6 +246,8 @@ class _Fuser:
             return None
         if cluster.kind in UPDATES and not self.keeps_update_in_place(instruction, cluster):
             return None
+        if self.ends_short_rows(instruction, cluster):
+            return None
         opcode = instruction.opcode
         if opcode == "transpose" and self.is_strided_row(instruction, cluster):
             return None
@@ -280,11 +282,32 @@ class _Fuser:
         self, instruction: Instruction, cluster: Cluster, contexts: Sequence[int]
     ) -> int:
         """How many elements of ``instruction`` the loop of ``cluster`` computes."""
-        if cluster.computed and cluster.has_short_rows:
-            weight = sum(map(self.costs.weight, (instruction, *cluster.members)))
-            if weight * cluster.dims[-1] <= MOST_SHORT_ROW_CODE:
-                return sum(cluster.computed.get(c, cluster.elements) for c in contexts)
+        by_column = cluster.computed and cluster.has_short_rows
+        if by_column and cluster.row_code <= MOST_SHORT_ROW_CODE:
+            return sum(cluster.computed.get(c, cluster.elements) for c in contexts)
         return len(contexts) * cluster.elements
+
+    def ends_short_rows(self, instruction: Instruction, cluster: Cluster) -> bool:
+        """Whether ``instruction`` is too much for a loop that computes the pieces of its short rows column by column.
+        With it the loop would compute all pieces, those that it has already too, for each element of a row.
+        """
+        if not cluster.computed or not cluster.has_short_rows or _is_free(instruction):
+            return False
+        code = cluster.row_code
+        return code <= MOST_SHORT_ROW_CODE < code + self.row_code(instruction, cluster)
+
+    def row_code(self, instruction: Instruction, cluster: Cluster) -> float:
+        """The weight of ``instruction``, and of the constants that will follow it into ``cluster``, in a loop that
+        writes each element of a short row for itself.
+        """
+        if _is_free(instruction):
+            return 0.0  # came with what reads it
+        weight = self.costs.weight(instruction)
+        for operand in dict.fromkeys(instruction.operands):
+            known = operand in cluster.members or operand in cluster.inputs
+            if not known and _is_free(operand):
+                weight += self.costs.weight(operand)
+        return weight * cluster.dims[-1]
 
     def keeps_update_in_place(self, instruction: Instruction, cluster: Cluster) -> bool:
         """Whether ``instruction`` reads the updated array at most where the update will write the
@@ -514,6 +537,7 @@ class _Fuser:
                         and instruction not in cluster.members  # at another index
                         and len(cluster.roots) < 16
                         and cluster.cost + cost <= self.limits.most
+                        and not self.ends_short_rows(instruction, cluster)
                         and cluster.can_read_all(len(instruction.operands))
                         and self.goes_before(cluster, first - 1)
                     ):
@@ -529,6 +553,8 @@ class _Fuser:
         recomputed: float,
         cost: float,
     ) -> None:
+        if cluster.has_short_rows:
+            cluster.row_code += self.row_code(instruction, cluster)
         cluster.add(instruction, contexts, cost * len(contexts), recomputed)
         if cluster.rows in contexts and cluster.comes_back(self.users[instruction]):
             cluster.feeding.add(instruction)
@@ -546,6 +572,8 @@ class _Fuser:
         else:
             dims = instruction.shape.dims if kind else ()  # type: ignore[union-attr]
         cluster = Cluster(kind, dims, self.lowest)
+        if cluster.has_short_rows:
+            cluster.row_code = self.row_code(instruction, cluster)
         cluster.add(
             instruction, (cluster.full,), self.costs.instructions(instruction) if kind else 0.0, 0.0
         )

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tripont.core import _tripont
 from tripont.core.compiler import pipeline
 from tripont.core.compiler.compile import compile_program
+from tripont.core.compiler.fusion.clusters import MOST_SHORT_ROW_CODE
 from tripont.core.compiler.fusion.fuse import fuse
 from tripont.core.compiler.ir import hlo, verifier
 from tripont.core.compiler.ir.hlo import Instruction, Module
@@ -233,6 +234,26 @@ def test_pieces_of_short_rows_are_computed_where_they_are_joined() -> None:
     assert len(joined(20, 3)) > 1
     # The code of heavy functions is not written once for each element of a row.
     assert len(joined(400, 4, "tan", "tan", "tan", "tan")) > 1
+
+
+@pytest.mark.parametrize("rounds", [1, 15, 30])
+def test_long_code_of_pieces_is_cut_before_it_is_computed_for_all_elements(rounds: int) -> None:
+    """A loop takes of its pieces what it computes column by column; the rest goes into loops of the columns."""
+    size, pieces = 400, 3
+    parameters = [parameter(n, size) for n in range(pieces)]
+    long, *others = parameters
+    for n in range(rounds):
+        long = op("add", op("negate", long), number(n, size))
+    columns = [
+        op("reshape", op("sine", op("sine", value)), dims=(size, 1)) for value in (long, *others)
+    ]
+    root = op("concatenate", *columns, dims=(size, pieces), dimension=1)
+    *first, last = [i for i in fused(parameters, root).entry.instructions if i.opcode == "fusion"]
+    assert [i.dims for i in first] == [(size,)] * (rounds > 1)
+    code = sum(map(for_cpu().costs.weight, last.called[0].instructions))
+    assert code * pieces <= MOST_SHORT_ROW_CODE
+    # It takes as much as there is room for: an addition and its constant would be too much.
+    assert not first or (code + 2) * pieces > MOST_SHORT_ROW_CODE
 
 
 def test_functions_of_sums_down_columns_stay_with_them() -> None:
