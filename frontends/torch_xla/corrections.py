@@ -3,13 +3,15 @@
 torch_xla 2.9, the last one, gives on every device: other gradients of ELU and its relatives, 1 for a maximum norm, the
 tensor itself for its maximum, NaN for ``logit`` with bounds, 0 for ``-1 >> 1``, one result for both of two pixel
 shuffles with different factors, a running variance over n. It refuses gradients through a ``BatchNorm`` that is
-evaluated and those of determinants' logarithms, and ends the process over the loss of one sample. PyTorch's
+evaluated, those of determinants' logarithms, and slices that begin before the first element (``x[-20:]`` of ten), and
+ends the process over the loss of one sample. PyTorch's
 decompositions, or a few lines here, stand in their place.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any, Final
@@ -22,11 +24,19 @@ _DECOMPOSED: Final = (
     "count_nonzero.dim_IntList",
     "elu.default",
     "elu_backward.default",
+    "hardshrink.default",
+    "hardsigmoid_backward.default",
+    "hardswish_backward.default",
+    "hardtanh_backward.default",
+    "log_sigmoid_backward.default",
+    "log_sigmoid_forward.default",
     "logit.default",
     "pixel_shuffle.default",
     "pixel_unshuffle.default",
     "smooth_l1_loss.default",
     "smooth_l1_loss_backward.default",
+    "softshrink.default",
+    "threshold.default",
 )
 # By their dispatch key. Held, for what they register goes with them.
 _libraries: dict[str, Any] = {}
@@ -45,6 +55,10 @@ def install() -> None:
         "__rshift__.Scalar": torch.bitwise_right_shift,
         "__rshift__.Tensor": torch.bitwise_right_shift,
         "_linalg_slogdet.default": _slogdet,
+        "clamp_max.default": lambda x, bound: x.clamp(max=bound),
+        "clamp_min.default": lambda x, bound: x.clamp(min=bound),
+        "hardshrink_backward.default": _shrink_backward,
+        "softshrink_backward.default": _shrink_backward,
     }
     for overload in ("Scalar", "ScalarOpt_dtype", "ScalarOpt_dim", "ScalarOpt_dim_dtype"):
         corrections[f"norm.{overload}"] = _norm
@@ -80,6 +94,13 @@ def _slogdet(x: Any) -> Any:
     import torch
 
     return tuple(t.to(x.device) for t in torch.ops.aten._linalg_slogdet(x.cpu()))
+
+
+def _shrink_backward(gradient: Any, x: Any, bound: Any) -> Any:
+    """0 from -bound to bound, and the gradient elsewhere, NaN included."""
+    import torch
+
+    return torch.where((x >= -bound) & (x <= bound), 0, gradient)
 
 
 # ------------------------------------------------ beside a kernel, which is called where it is right
@@ -168,15 +189,51 @@ def _batch_norm_backward(kernel: Any, *operands: Any) -> Any:
     return (kernel if train else gradient)(*operands)
 
 
+def _clamp(kernel: Any, x: Any, min: Any = None, max: Any = None) -> Any:
+    """``clamp``, whose missing bound is infinity: torch_xla's is the largest finite number."""
+    if x.is_floating_point():
+        min, max = (-math.inf if min is None else min), (math.inf if max is None else max)
+    return kernel(x, min, max)
+
+
+def _slice(
+    kernel: Any, x: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
+) -> Any:
+    """``slice_copy``: bounds before the first element are moved to it, as in Python."""
+    return kernel(x, dim, _within(x, dim, start), _within(x, dim, end), step)
+
+
+def _slice_scatter(
+    kernel: Any,
+    x: Any,
+    source: Any,
+    dim: int = 0,
+    start: Any = None,
+    end: Any = None,
+    step: int = 1,
+) -> Any:
+    return kernel(x, source, dim, _within(x, dim, start), _within(x, dim, end), step)
+
+
+def _within(x: Any, dim: int, bound: Any) -> Any:
+    """A bound of a slice of ``x``: 0 where it lies before the first element."""
+    if bound is None or bound >= 0:
+        return bound
+    return 0 if bound < -x.shape[dim] else bound
+
+
 _EXTREMES: Final = {"amax.default": _extreme("max"), "amin.default": _extreme("min")}
 # By the dispatch key of their kernel. Tensors of inference mode meet that of "XLA" alone.
 _BESIDE: Final[dict[str, dict[str, Callable[..., Any]]]] = {
     "XLA": {
+        "clamp.default": _clamp,
         "diagonal_copy.default": _diagonal,
         "native_batch_norm.default": _batch_norm,
         "native_batch_norm_backward.default": _batch_norm_backward,
         "nll_loss_backward.default": _nll_loss_backward,
         "nll_loss_forward.default": _nll_loss,
+        "slice_copy.Tensor": _slice,
+        "slice_scatter.default": _slice_scatter,
         **_EXTREMES,
     },
     # The gradients of a maximum of all elements divide by a sum along no dimensions, which is another number there.

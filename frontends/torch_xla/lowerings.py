@@ -2,11 +2,13 @@
 
 torch_xla computes such an operation on the CPU: it runs what has been recorded so far, reads the operands back and
 sends the result to the device, in each step of a loop. ``isin`` is one of them, with which ``generate()`` of
-transformers asks after each token whether it is the last one.
+transformers asks after each token whether it is the last one. ``histc`` is another, with which its mixtures of experts
+count the tokens of each expert: of integers, as on GPUs, for which PyTorch has nothing on the CPU.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, Final
 
 # Comparisons of each element with each of the others are made up to this number of others; with more of them, sorting
@@ -26,6 +28,7 @@ def install() -> None:
     _kernels = library.Library("aten", "IMPL", "XLA")  # type: ignore[no-untyped-call]
     for overload in ("Tensor_Tensor", "Tensor_Scalar", "Scalar_Tensor"):
         _kernels.impl(f"isin.{overload}", _isin)
+    _kernels.impl("histc", _histc)
 
 
 def _isin(
@@ -46,3 +49,37 @@ def _isin(
     )
     found = (elements.unsqueeze(-1) == test_elements.reshape(-1)).any(-1)
     return found.logical_not() if invert else found
+
+
+def _histc(x: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
+    """``torch.histc``: how many elements lie in each of ``bins`` equal parts of [min, max], in x's dtype.
+
+    ``x``: floats of any shape, or integers, whose parts are those of PyTorch's kernel for GPUs. Equal ``min`` and
+    ``max`` stand for the smallest and the largest element. Raises RuntimeError as PyTorch does; only bounds that are
+    elements are not looked at, which would wait for the device.
+    """
+    import torch
+
+    if bins <= 0:
+        raise RuntimeError("torch.histc(): bins must be > 0")
+    if not (math.isfinite(min) and math.isfinite(max)):
+        raise RuntimeError(f"torch.histc(): range of [{min}, {max}] is not finite")
+    if min > max:
+        raise RuntimeError("torch.histc(): max must be larger than min")
+    wide = (
+        torch.result_type(x, torch.empty((), dtype=torch.float32))
+        if x.is_floating_point()
+        else torch.int64
+    )
+    values = x.reshape(-1).to(wide)
+    low, high = (torch.tensor(bound, device=x.device).to(x.dtype).to(wide) for bound in (min, max))
+    if min == max and values.numel():
+        low, high = values.min(), values.max()
+    same = low == high
+    low, high = torch.where(same, low - 1, low), torch.where(same, high + 1, high)
+    rounding = None if x.is_floating_point() else "trunc"
+    place = torch.div((values - low) * bins, high - low, rounding_mode=rounding).to(torch.int64)
+    inside = (values >= low) & (values <= high)
+    place = torch.where(inside, place.clamp(0, bins - 1), 0)
+    counts = torch.zeros(bins, dtype=torch.int64, device=x.device)
+    return counts.scatter_add_(0, place, inside.to(torch.int64)).to(x.dtype)

@@ -59,6 +59,63 @@ def test_values_and_gradients(name):
         torch.testing.assert_close(got, want, **TOLERANCE)
 
 
+# Where these functions change their direction, and what no bound is.
+KINKS = {
+    "clamp from below": lambda x: x.clamp(min=-1),
+    "clamp from above": lambda x: x.clamp_max(1),
+    "clamp to infinity": lambda x: x.clamp(-3, INFINITY).clamp_min(-1),
+    "hardshrink": lambda x: F.hardshrink(x, 1),
+    "hardsigmoid": F.hardsigmoid,
+    "hardswish": F.hardswish,
+    "hardtanh": F.hardtanh,
+    "logsigmoid": F.logsigmoid,
+    "relu6": F.relu6,
+    "softshrink": lambda x: F.softshrink(x, 1),
+    "threshold": lambda x: F.threshold(x, 1, 5),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", KINKS)
+def test_kinks_and_numbers_that_are_none(name, dtype):
+    points = torch.tensor([-INFINITY, -3, -1, -0.5, -0.0, 0, 1, 2, 3, 6, 7, INFINITY], dtype=dtype)
+    found = []
+    for device in ("xla", "cpu"):
+        x = points.to(device).requires_grad_()
+        result = KINKS[name](x)
+        result.backward(torch.arange(1, 13, device=device).to(dtype))
+        nothing = KINKS[name](torch.tensor([float("nan")] * 9, dtype=dtype, device=device))
+        found.append([t.cpu() for t in (result.detach(), x.grad, nothing)])
+    for got, want in zip(*found, strict=True):
+        torch.testing.assert_close(got, want, rtol=1e-6, atol=0, equal_nan=True)
+
+
+def test_clamp_of_integers():
+    x = torch.tensor([-(2**31), 0, 2**31 - 1], dtype=torch.int32)
+    for bounds in ({"min": -1}, {"max": 1}, {"min": -1, "max": 1}):
+        assert torch.equal(x.to("xla").clamp(**bounds).cpu(), x.clamp(**bounds))
+
+
+@pytest.mark.parametrize(
+    "part", [slice(-20, None), slice(None, -20), slice(-20, -3, 2), slice(20, 30), slice(-30, -20)]
+)
+def test_slices_that_begin_before_the_first_element(part):
+    """A sliding window of a cache that is not full yet is such a slice: ``keys[:, :, -window:]``."""
+    found = []
+    for device in ("xla", "cpu"):
+        x = torch.arange(22.0).reshape(2, 11).to(device).requires_grad_()
+        (x[:, part] * x[:, part]).sum().backward()
+        written = torch.zeros(2, 11, device=device)
+        written[:, part] = 1
+        pieces = [x[:, part].detach(), x.grad, written]
+        pieces.append(
+            torch.slice_scatter(written, x[:, part] * 2, 1, part.start, part.stop, part.step or 1)
+        )
+        found.append([t.detach().cpu() for t in pieces])
+    for got, want in zip(*found, strict=True):
+        assert torch.equal(got, want)
+
+
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
 def test_both_gradients_of_a_smooth_loss(reduction):
     torch.manual_seed(0)

@@ -10,6 +10,8 @@ from torch_xla.debug import metrics
 
 NAN = float("nan")
 
+INFINITY = float("inf")
+
 
 @pytest.mark.parametrize("invert", [False, True])
 @pytest.mark.parametrize(
@@ -65,3 +67,55 @@ def test_isin_reads_nothing_back():
     assert metrics.metric_data("ExecuteTime") is None
     assert "aten::isin" not in metrics.counter_names()
     assert found.cpu().tolist() == [False, True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("bins", "low", "high"),
+    [(100, 0, 0), (1, 0, 0), (7, -2, 2), (64, -5.5, 3.25), (3, 1, 1), (13, -0.1, 0.3)],
+)
+@pytest.mark.parametrize("shape", [(0,), (1,), (7, 9), (1000,)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_histc(dtype, shape, bins, low, high):
+    x = (
+        3 * torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    ).to(dtype)
+    result = torch.histc(x.to("xla"), bins, low, high)
+    assert result.device.type == "xla"
+    want = torch.histc(x, bins, low, high)
+    assert result.dtype == want.dtype
+    assert torch.equal(result.cpu(), want)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.uint8])
+def test_histc_of_integers(dtype):
+    """As on GPUs: PyTorch's CPU refuses them. A value for each part, and 8, which lies outside."""
+    x = torch.randint(0, 9, (1000,), generator=torch.Generator().manual_seed(0)).to(dtype)
+    result = torch.histc(x.to("xla"), bins=8, min=0, max=7)
+    assert result.dtype == dtype
+    # Counts wrap in uint8, as they do wherever they are sums in that type.
+    assert torch.equal(result.cpu(), torch.bincount(x.long(), minlength=9)[:8].to(dtype))
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said"),
+    [
+        ((0, 0, 0), "bins must be > 0"),
+        ((5, 3, 1), "max must be larger than min"),
+        ((5, 0, INFINITY), "not finite"),
+    ],
+)
+def test_histc_that_pytorch_refuses(numbers, said):
+    for device in ("cpu", "xla"):
+        with pytest.raises(RuntimeError, match=said):
+            torch.histc(torch.ones(3, device=device), *numbers)
+
+
+def test_histc_reads_nothing_back():
+    experts = torch.tensor([3, 1, 1, 0], dtype=torch.int32, device="xla")
+    torch_xla.sync()
+    xm.wait_device_ops()
+    metrics.clear_all()
+    counts = torch.histc(experts, bins=4, min=0, max=3)
+    assert metrics.metric_data("ExecuteTime") is None
+    assert "aten::histc" not in metrics.counter_names()
+    assert counts.cpu().tolist() == [1, 2, 0, 1]
