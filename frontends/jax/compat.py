@@ -214,20 +214,42 @@ def portable_lowering(name: str) -> tuple[Any, Callable[..., Any]]:
 
 
 def composite(
-    context: Any, name: str, rule: Callable[..., Any], *operands: Any, **parameters: Any
+    context: Any,
+    name: str,
+    rule: Callable[..., Any],
+    *operands: Any,
+    attributes: dict[str, Any] | None = None,
+    **parameters: Any,
 ) -> Any:
-    """A composite of that name on operands of the result's type, whose decomposition is what ``rule`` makes."""
+    """A composite of that name with the one result of ``context``, whose decomposition is what ``rule`` makes.
+
+    ``attributes``: those of the composite: text, and lists of integers or of text.
+    """
     module = context.module_context
+    (aval,) = context.avals_out
+    results = [mlir.aval_to_ir_type(module, aval)]
     with ir.InsertionPoint(module.module.body):
-        types = [x.type for x in operands]
-        function = func.FuncOp(name, (types, types[:1]), visibility="private")
+        function = func.FuncOp(name, ([x.type for x in operands], results), visibility="private")
     symbol = module.symbol_table.insert(function)
     with ir.InsertionPoint(function.add_entry_block()):
         func.ReturnOp(rule(context, *function.arguments, **parameters))
     decomposition = ir.FlatSymbolRefAttr.get(symbol.value)
+    written = {key: _attribute(value) for key, value in (attributes or {}).items()}
     return stablehlo.CompositeOp(
-        types[:1], list(operands), name=name, decomposition=decomposition
+        results,
+        list(operands),
+        name=name,
+        decomposition=decomposition,
+        composite_attributes=ir.DictAttr.get(written) if written else None,
     ).result
+
+
+def _attribute(value: Any) -> Any:
+    if isinstance(value, str):
+        return ir.StringAttr.get(value)
+    if isinstance(value, int):
+        return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
+    return ir.ArrayAttr.get([_attribute(item) for item in value])
 
 
 def splat(context: Any, value: float) -> Any:

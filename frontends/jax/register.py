@@ -10,7 +10,7 @@ from collections.abc import Callable
 from tripont import helper_process, library_path
 from tripont.fingerprint import compiler_fingerprint
 
-from . import PLATFORM, compat, known_as, linalg, lowerings, warn
+from . import PLATFORM, compat, known_as, linalg, lowerings, ragged_products, warn
 
 # JAX chooses the platform of highest priority as its default; GPU plugins have 400.
 PRIORITY = 500
@@ -128,4 +128,9 @@ def register() -> None:
         "the list of unsupported primitives",
         "errors name only the primitive",
         lambda: lowerings.register(PLATFORM),
+    )
+    _attempt(
+        "products of groups of rows",
+        "jax.lax.ragged_dot multiplies all rows for each group",
+        lambda: ragged_products.register(PLATFORM),
     )

@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
+from . import grouped_products
+
 # Comparisons of each element with each of the others are made up to this number of others; with more of them, sorting
 # on the CPU, as PyTorch does it, is the faster way.
 _MOST_COMPARED: Final = 256
@@ -29,6 +31,7 @@ def install() -> None:
     for overload in ("Tensor_Tensor", "Tensor_Scalar", "Scalar_Tensor"):
         _kernels.impl(f"isin.{overload}", _isin)
     _kernels.impl("histc", _histc)
+    _kernels.impl("_grouped_mm", grouped_products.grouped_mm)
 
 
 def _isin(

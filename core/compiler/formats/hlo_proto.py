@@ -97,6 +97,7 @@ class Field:
     K = 81
     STATISTICS = 82
     LARGEST = 85
+    RAGGED_DOT_DIMENSION_NUMBERS = 90
     RESULT_ACCURACY = 91
 
 

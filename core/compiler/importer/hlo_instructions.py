@@ -358,6 +358,27 @@ def _dot(block: ComputationReader, given: Given) -> Value:
 
 
 dot: Final = HloReader(_dot, frozenset((Field.DOT_DIMENSION_NUMBERS, Field.PRECISION_CONFIG)))
+
+
+def _ragged_dot(block: ComputationReader, given: Given) -> Value:
+    numbers = values(given.fields[Field.RAGGED_DOT_DIMENSION_NUMBERS])
+    if not numbers.keys() <= {1, 2, 3}:
+        raise ValueError("a field that is not known")
+    ragged, groups = (tuple(unpacked_numbers(numbers.get(n, b""))) for n in (2, 3))
+    if len(ragged) != 1 or len(groups) > 1 or len(given.operands[2].dims) != 1:
+        raise ValueError("a ragged dot whose groups are not those of one dimension")
+    attributes = {
+        "dimension_numbers": block.cached(hlo_records.DOT.read, numbers.get(1, b"")),
+        "ragged": ragged[0],
+        "group": groups[0] if groups else -1,
+        "precision": _without_algorithm(_precision(block, given.fields)),
+    }
+    return block.emit("ragged-dot", given.shape, given.operands, attributes)
+
+
+ragged_dot: Final = HloReader(
+    _ragged_dot, frozenset((Field.RAGGED_DOT_DIMENSION_NUMBERS, Field.PRECISION_CONFIG))
+)
 convolution: Final = plain(
     "convolution",
     *(Field.WINDOW, Field.CONVOLUTION_DIMENSION_NUMBERS, Field.PRECISION_CONFIG),

@@ -7,7 +7,6 @@ meets an operation that it cannot take (:class:`.stablehlo.NeedsPasses`).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Final
 
@@ -28,10 +27,7 @@ def _kept() -> dict[str, str]:
     return {f"chlo.{name}": f"tripont.{name}" for name in names if f"tripont.{name}" in CALLS}
 
 
-KEPT_COMPLEX: Final = {f"chlo.{name}" for name in ops_elementwise.OF_COMPLEX}
-
-# The names of a ragged dot's dimensions where chlo has them beside each other and MHLO in a group of their own.
-_RAGGED_DIMENSIONS: Final = re.compile(r"(\w+_dimensions) = (\[[^\]]*\])")
+KEPT_COMPLEX: Final = {f"chlo.{name}" for name in (*ops_elementwise.OF_COMPLEX, "ragged_dot")}
 
 
 def legalize_chlo(module: ir.Module) -> ir.Module:
@@ -190,15 +186,6 @@ def _reverse(value: ir.Value, dimension: int, place: ir.InsertionPoint) -> ir.Op
 
 def _chlo_attributes(operation: ir.Operation) -> dict[str, ir.Attribute]:
     """The attributes of an MHLO operation as CHLO's operation of the same name has them."""
-    if operation.name == "mhlo.ragged_dot":
-        text = str(operation.attributes["ragged_dot_dimension_numbers"])
-        numbers = ", ".join(f"{k} = {v}" for k, v in _RAGGED_DIMENSIONS.findall(text))
-        return {
-            "ragged_dot_dimension_numbers": ir.Attribute.parse(f"#chlo.ragged_dot<{numbers}>"),
-            "precision_config": ir.Attribute.parse(
-                str(operation.attributes["precision_config"]).replace("#mhlo<", "#chlo<")
-            ),
-        }
     if operation.name == "mhlo.scan":
         return {key: operation.attributes[key] for key in operation.attributes}
     return {}

@@ -20,6 +20,7 @@ from ..importer import einsum, hlo_instructions, ops_contraction
 from ..ir.cost import array_shapes, result_elements
 from ..ir.dtypes import DType
 from ..ir.hlo import (
+    DotDimensionNumbers,
     Instruction,
     Shape,
     WindowDimension,
@@ -93,22 +94,22 @@ def _convolution_shape(instruction: Instruction) -> Shape:
     return Shape(instruction.dtype, tuple(dims))
 
 
-def _accumulator(dtype: DType) -> Any:
+def accumulator(dtype: DType) -> Any:
+    """The NumPy type that sums of products are taken in, for results of ``dtype``."""
     if dtype.is_complex:
         return np.complex128
     return np.float64 if dtype.is_float else np.int64
 
 
-def _dot_value(i: Instruction, lhs: Array, rhs: Array) -> list[Array]:
-    d = i.attributes["dimension_numbers"]
-    wide = _accumulator(i.dtype)
+def product(numbers: DotDimensionNumbers, lhs: Array, rhs: Array) -> Array:
+    """What ``dot`` is, of arrays whose sums need no wider type."""
     letters = iter(range(52))
     left, right = [-1] * lhs.ndim, [-1] * rhs.ndim
     batch = []
-    for a, b in zip(d.lhs_batch, d.rhs_batch, strict=True):
+    for a, b in zip(numbers.lhs_batch, numbers.rhs_batch, strict=True):
         left[a] = right[b] = next(letters)
         batch.append(left[a])
-    for a, b in zip(d.lhs_contracting, d.rhs_contracting, strict=True):
+    for a, b in zip(numbers.lhs_contracting, numbers.rhs_contracting, strict=True):
         left[a] = right[b] = next(letters)
     free = []
     for labels in (left, right):
@@ -116,7 +117,12 @@ def _dot_value(i: Instruction, lhs: Array, rhs: Array) -> list[Array]:
             if label < 0:
                 labels[n] = next(letters)
                 free.append(labels[n])
-    result = np.einsum(lhs.astype(wide), left, rhs.astype(wide), right, [*batch, *free])
+    return np.asarray(np.einsum(lhs, left, rhs, right, [*batch, *free]))
+
+
+def _dot_value(i: Instruction, lhs: Array, rhs: Array) -> list[Array]:
+    wide = accumulator(i.dtype)
+    result = product(i.attributes["dimension_numbers"], lhs.astype(wide), rhs.astype(wide))
     return [result.astype(i.dtype.numpy)]
 
 
@@ -124,7 +130,7 @@ def _convolution_value(i: Instruction, lhs: Array, rhs: Array) -> list[Array]:
     d = i.attributes["dimension_numbers"]
     window: Sequence[WindowDimension] = i.attributes["window"]
     groups, batch_groups = i.attributes["feature_group_count"], i.attributes["batch_group_count"]
-    wide = _accumulator(i.dtype)
+    wide = accumulator(i.dtype)
     x = np.transpose(lhs, [d.input_batch, d.input_feature, *d.input_spatial]).astype(wide)
     k = np.transpose(
         rhs, [d.kernel_output_feature, d.kernel_input_feature, *d.kernel_spatial]
@@ -170,7 +176,8 @@ def _convolution_value(i: Instruction, lhs: Array, rhs: Array) -> list[Array]:
     return [np.transpose(result, order).astype(i.dtype.numpy)]
 
 
-def _precision(i: Instruction) -> bytes:
+def precision_fields(i: Instruction) -> bytes:
+    """The field of attributes ``precision`` and, where there is one, ``algorithm``."""
     values = [hlo_records.number(hlo_records.PRECISIONS, p) for p in i.attributes["precision"]]
     algorithm = hlo_records.ALGORITHMS.get(i.attributes.get("algorithm", ""), 0)
     return message(Field.PRECISION_CONFIG, integers(1, values) + integer(2, algorithm))
@@ -178,7 +185,7 @@ def _precision(i: Instruction) -> bytes:
 
 def _dot_fields(i: Instruction) -> bytes:
     body = hlo_records.DOT.write(i.attributes["dimension_numbers"])
-    return message(Field.DOT_DIMENSION_NUMBERS, body) + _precision(i)
+    return message(Field.DOT_DIMENSION_NUMBERS, body) + precision_fields(i)
 
 
 def _convolution_fields(i: Instruction) -> bytes:
@@ -188,7 +195,7 @@ def _convolution_fields(i: Instruction) -> bytes:
         + message(Field.CONVOLUTION_DIMENSION_NUMBERS, body)
         + integer(Field.FEATURE_GROUP_COUNT, i.attributes["feature_group_count"])
         + integer(Field.BATCH_GROUP_COUNT, i.attributes["batch_group_count"])
-        + _precision(i)
+        + precision_fields(i)
     )
 
 
