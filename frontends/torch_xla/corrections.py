@@ -16,6 +16,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any, Final
 
+from . import complex_numbers
+
 # Operations whose decomposition is PyTorch's own (torch._decomp).
 _DECOMPOSED: Final = (
     "clamp_max.Tensor",
@@ -234,8 +236,9 @@ _BESIDE: Final[dict[str, dict[str, Callable[..., Any]]]] = {
         "nll_loss_forward.default": _nll_loss,
         "slice_copy.Tensor": _slice,
         "slice_scatter.default": _slice_scatter,
+        **complex_numbers.CORRECTIONS,
         **_EXTREMES,
     },
     # The gradients of a maximum of all elements divide by a sum along no dimensions, which is another number there.
-    "AutogradXLA": _EXTREMES,
+    "AutogradXLA": {**_EXTREMES, **complex_numbers.WITH_GRADIENTS},
 }

@@ -42,8 +42,8 @@ def grouped_mm(a: Any, b: Any, offs: Any = None, bias: Any = None, out_dtype: An
                 f"torch._grouped_mm: {offs.numel()} offsets for {tensor.shape[0]} groups"
             )
     if ranks == (2, 2):
-        shape = (offs.numel(), a.shape[0], b.shape[1])
-        return _call(a, b, offs, shape, dtype, contracting=(1, 0), ragged=1)
+        sums = (offs.numel(), a.shape[0], b.shape[1])
+        return _call(a, b, offs, sums, dtype, contracting=(1, 0), ragged=1)
     if ranks == (2, 3):
         shape = (a.shape[0], b.shape[2])
         return _call(a, b, offs, shape, dtype, contracting=(1, 1), ragged=0, groups=[0])

@@ -12,7 +12,7 @@ from torch_xla.experimental import plugins
 
 from tripont import helper_process, library_path
 
-from . import DEVICE_TYPE, corrections, in_place, last_process, lowerings, recording
+from . import DEVICE_TYPE, corrections, device_module, in_place, last_process, lowerings, recording
 
 
 class TripontPlugin(plugins.DevicePlugin):
@@ -74,6 +74,7 @@ def _install() -> None:
     in_place.install()
     lowerings.install()
     corrections.install()
+    device_module.install()
 
 
 def register() -> None:

@@ -1,0 +1,163 @@
+"""Operations of complex numbers that torch_xla computes wrongly, or refuses, in terms of others that it has right.
+
+torch_xla takes what is not a floating-point dtype for an integer one in many places: a quotient of complex numbers is a
+float32 without its imaginary part, an absolute value is complex, and means, variances, norms and singular values are
+refused. Gradients of ``tanh`` and ``sigmoid`` lack the conjugate, and an inverse is another matrix. Each function here
+stands beside torch_xla's kernel, which it calls for real numbers.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Final
+
+Kernel = Callable[..., Any]
+
+
+def _of_complex(correction: Callable[..., Any]) -> Callable[..., Any]:
+    """``correction`` for a complex first operand, and the kernel for others."""
+
+    def operation(kernel: Kernel, x: Any, *rest: Any, **options: Any) -> Any:
+        if x.is_complex():
+            return correction(x, *rest, **options)
+        return kernel(x, *rest, **options)
+
+    return operation
+
+
+def _real(x: Any) -> Any:
+    return _part(x, 0)
+
+
+def _imag(x: Any) -> Any:
+    return _part(x, 1)
+
+
+def _part(x: Any, number: int) -> Any:
+    """The real or the imaginary part, as a copy: below PyTorch's own treatment of views there are none."""
+    import torch
+
+    return torch.select_copy(torch.view_as_real_copy(x), -1, number)
+
+
+def _abs(kernel: Kernel, x: Any) -> Any:
+    """The kernel's result is the absolute value, as a complex number."""
+    return _real(kernel(x)) if x.is_complex() else kernel(x)
+
+
+def _div(kernel: Kernel, x: Any, y: Any) -> Any:
+    """A quotient by a complex number as a product by its reciprocal, which torch_xla has right.
+
+    ``y``: a tensor; or a number of Python's, which the kernel does not take, but that of ``div.Scalar_mode`` does.
+    """
+    if isinstance(y, complex):
+        return x * (1 / y)
+    if isinstance(y, int | float):
+        divide = _division_by_numbers()
+        if x.is_complex():
+            return _parts(lambda part: divide(part, y, rounding_mode=None), x)
+        return divide(x, y, rounding_mode=None)
+    if y.is_complex():
+        return x * y.reciprocal()
+    return _parts(lambda part: kernel(part, y), x) if x.is_complex() else kernel(x, y)
+
+
+@functools.cache
+def _division_by_numbers() -> Any:
+    import torch
+
+    return torch.ops.aten.div.Scalar_mode  # looking it up takes longer than calling it
+
+
+def _parts(function: Callable[[Any], Any], x: Any) -> Any:
+    """``function`` of the real and of the imaginary part, as a complex number."""
+    import torch
+
+    return torch.complex(function(_real(x)), function(_imag(x)))
+
+
+def _mean(x: Any, *rest: Any, dtype: Any = None, **options: Any) -> Any:
+    x = x if dtype is None else x.to(dtype)
+    return _parts(lambda part: part.mean(*rest, **options), x)
+
+
+def _var(x: Any, *rest: Any, **options: Any) -> Any:
+    import torch
+
+    return torch.var(_real(x), *rest, **options) + torch.var(_imag(x), *rest, **options)
+
+
+def _std(x: Any, *rest: Any, **options: Any) -> Any:
+    return _var(x, *rest, **options).sqrt()
+
+
+def _with_mean(spread: Callable[..., Any]) -> Callable[..., Any]:
+    """``var_mean`` or ``std_mean``."""
+
+    def both(x: Any, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
+        return spread(x, dim, correction=correction, keepdim=keepdim), x.mean(dim, keepdim)
+
+    return both
+
+
+def _vector_norm(x: Any, *rest: Any, **options: Any) -> Any:
+    import torch
+
+    return torch.linalg.vector_norm(x.abs(), *rest, **options)
+
+
+def _isnan(x: Any) -> Any:
+    return _real(x).isnan() | _imag(x).isnan()
+
+
+def _tanh_backward(gradient: Any, y: Any) -> Any:
+    return gradient * (1 - y * y).conj_physical()
+
+
+def _sigmoid_backward(gradient: Any, y: Any) -> Any:
+    return gradient * (y * (1 - y)).conj_physical()
+
+
+def _einsum(kernel: Kernel, equation: str, operands: Any, **options: Any) -> Any:
+    """PyTorch's own products: the gradients of torch_xla's lack the conjugate."""
+    import torch
+
+    if not any(x.is_complex() for x in operands):
+        return kernel(equation, operands, **options)
+    return torch.ops.aten.einsum.default.decompose(equation, operands, **options)
+
+
+def _on_the_cpu(name: str) -> Callable[..., Any]:
+    """The operation of PyTorch's CPU."""
+
+    def operation(x: Any, *rest: Any, **options: Any) -> Any:
+        import torch
+
+        results = getattr(torch.ops.aten, name)(x.cpu(), *rest, **options)
+        return tuple(t.to(x.device) for t in results)
+
+    return operation
+
+
+#: Beside the kernels of the dispatch key XLA.
+CORRECTIONS: Final[dict[str, Callable[..., Any]]] = {
+    "abs.default": _abs,
+    "div.Scalar": _div,
+    "div.Tensor": _div,
+    "isnan.default": _of_complex(_isnan),
+    "linalg_vector_norm.default": _of_complex(_vector_norm),
+    "mean.default": _of_complex(_mean),
+    "mean.dim": _of_complex(_mean),
+    "sigmoid_backward.default": _of_complex(_sigmoid_backward),
+    "std.correction": _of_complex(_std),
+    "std_mean.correction": _of_complex(_with_mean(_std)),
+    "tanh_backward.default": _of_complex(_tanh_backward),
+    "var.correction": _of_complex(_var),
+    "var_mean.correction": _of_complex(_with_mean(_var)),
+    "linalg_inv_ex.default": _of_complex(_on_the_cpu("linalg_inv_ex")),
+    "_linalg_svd.default": _of_complex(_on_the_cpu("_linalg_svd")),
+}
+
+#: Beside those of the key AutogradXLA.
+WITH_GRADIENTS: Final[dict[str, Callable[..., Any]]] = {"einsum.default": _einsum}
