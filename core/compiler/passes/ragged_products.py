@@ -78,7 +78,7 @@ class _Loop:
         self.sizes = sizes
         self.ragged: int = i.attributes["ragged"]
         self.group: int = i.attributes["group"]
-        self.rows = self.lhs.dims[self.ragged]
+        self.rows: int = self.lhs.dims[self.ragged]
         self.groups = sizes.dims[0]
         self.block = _block(self.rows, self.groups)
         # What is added up over several steps is rounded once.
@@ -133,8 +133,8 @@ class _Loop:
     def loop(
         self, name: str, state: Sequence[Instruction], body: Callable[..., Sequence[Instruction]]
     ) -> Instruction:
-        """The last of the state when its first number is no longer below the second. ``body`` gives the state that follows
-        another one.
+        """The last of the state when its first number is no longer below the second. ``body`` gives the state that
+        follows another one.
         """
         shape = TupleShape(tuple([Shape(s.dtype, s.dims) for s in state]))
         given, seen = ([parameter(n, s) for n, s in enumerate(shape.elements)] for _ in range(2))
