@@ -153,6 +153,13 @@ def _nll_loss_backward(kernel: Any, gradient: Any, x: Any, target: Any, *rest: A
     return kernel(of_losses, x.unsqueeze(0), target.reshape(1), *rest).squeeze(0)
 
 
+def _sum(kernel: Any, x: Any, dim: Any = None, keepdim: bool = False, **options: Any) -> Any:
+    """The sum over all dimensions where ``dim`` names none, as gradients of a maximum norm ask for it."""
+    if dim is not None and not dim:
+        dim = list(range(x.dim()))
+    return kernel(x, dim, keepdim, **options)
+
+
 def _diagonal(kernel: Any, x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
     """Diagonals of the last two dimensions: torch_xla takes those beside the main one of others in another order."""
     return kernel(x.movedim((dim1, dim2), (-2, -1)), offset, -2, -1)
@@ -236,6 +243,7 @@ _BESIDE: Final[dict[str, dict[str, Callable[..., Any]]]] = {
         "nll_loss_forward.default": _nll_loss,
         "slice_copy.Tensor": _slice,
         "slice_scatter.default": _slice_scatter,
+        "sum.dim_IntList": _sum,
         **complex_numbers.CORRECTIONS,
         **_EXTREMES,
     },

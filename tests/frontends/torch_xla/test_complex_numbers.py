@@ -33,6 +33,7 @@ CASES = {
     "variance": lambda z: z.var() + z.var(1, correction=0),
     "deviation": lambda z: z.std(0) + torch.std_mean(z)[1].abs(),
     "norm": lambda z: z.norm() + torch.linalg.vector_norm(z, 3, 1),
+    "maximum norm": lambda z: torch.linalg.vector_norm(z, float("inf")),
     "norm of a matrix": torch.linalg.matrix_norm,
     "products with the conjugate": lambda z: torch.einsum("ij,kj->ik", z, z.conj()),
     "sums of products": lambda z: torch.einsum("ij,ij->i", z, z),

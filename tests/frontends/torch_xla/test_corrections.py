@@ -31,6 +31,8 @@ CASES = {
     "maximum norm": lambda x: (
         x.norm(INFINITY) + x.norm(-INFINITY, 1).sum(1) + x.norm(INFINITY, (1, 2))
     ),
+    "gradient of a maximum norm": lambda x: torch.linalg.vector_norm(x, INFINITY),
+    "sum over no dimensions": lambda x: (x * x).sum(()) + x.sum((), True).exp().log(),
     "other norms": lambda x: x.norm() + x.norm(3, 1, True) + x.norm(1, dtype=torch.float64),
     "normalize": lambda x: F.normalize(x, INFINITY),
     "diagonals of other dimensions": lambda x: (
