@@ -15,7 +15,8 @@ WITHOUT_FRAMEWORKS := $(addprefix --ignore=tests/,$(FRAMEWORK_TESTS))
 # scripts of the build, but for those that make an environment and configure a build.
 UNIT_TESTS := tests/cmake tests/core/compiler --ignore=tests/core/compiler/codegen --ignore=tests/core/compiler/targets \
   $(addprefix --ignore=tests/cmake/,test_make_environment.py test_wings.py) \
-  $(addprefix --ignore=tests/core/compiler/,test_compile.py test_native.py test_worker.py xla ops/test_outside.py)
+  $(addprefix --ignore=tests/core/compiler/,test_compile.py test_native.py test_worker.py xla ops/test_outside.py \
+  passes/test_ragged_products.py $(addprefix passes/library/,test_attention_orders.py test_window_rows.py))
 
 .PHONY: help environment dev tests frameworks build test test-nightly test-unit test-op test-fast test-upstream test-stablehlo fuzz fuzz-native fuzz-c-api soak test-asan test-ubsan test-tsan test-faults test-passes conformance test-cpus test-arm64 wheel test-wheel demo demo-bridge bench lint tidy format clean
 
