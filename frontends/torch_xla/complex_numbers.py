@@ -52,7 +52,9 @@ def _div(kernel: Kernel, x: Any, y: Any) -> Any:
     ``y``: a tensor; or a number of Python's, which the kernel does not take, but that of ``div.Scalar_mode`` does.
     """
     if isinstance(y, complex):
-        return x * (1 / y)
+        import torch
+
+        y = torch.scalar_tensor(y, dtype=torch.result_type(x, y), device=x.device)
     if isinstance(y, int | float):
         divide = _division_by_numbers()
         if x.is_complex():

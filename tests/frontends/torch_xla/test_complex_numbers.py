@@ -63,6 +63,12 @@ def test_values_and_gradients(name: str) -> None:
         torch.testing.assert_close(got, want, **TOLERANCE)
 
 
+def test_a_quotient_by_nothing_is_no_number() -> None:
+    for device in ("xla", "cpu"):
+        quotient = torch.ones(2, dtype=torch.complex64, device=device) / 0j
+        assert not quotient.cpu().isfinite().any()
+
+
 def test_what_is_no_number() -> None:
     nothing = float("nan")
     z = torch.tensor([1 + 2j, complex(nothing, 1), complex(1, nothing)])
