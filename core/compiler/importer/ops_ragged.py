@@ -50,7 +50,9 @@ def _emit(block: BlockReader, operation: Any, config: dict[str, Any]) -> Results
     lists = [tuple(int(d) for d in config.get(name, ())) for name in (*_NUMBERS, _RAGGED, _GROUPS)]
     *dimensions, ragged, groups = lists
     numbers = DotDimensionNumbers(*dimensions)
-    if len(ragged) != 1 or len(operands) != 3 or len(operands[2].dims) != 1:
+    if len(operands) != 3:
+        raise block.invalid(operation, f"it takes 3 operands, and has {len(operands)}")
+    if len(ragged) != 1 or len(operands[2].dims) != 1:
         raise block.unimplemented(
             operation,
             "products of groups whose sizes depend on another dimension are not supported",

@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .hlo import AnyShape, Computation, Instruction, Shape, TupleShape, WindowDimension
+from .hlo import (
+    AnyShape,
+    Computation,
+    DotDimensionNumbers,
+    Instruction,
+    Shape,
+    TupleShape,
+    WindowDimension,
+)
 from .registry import OPS
 
 
@@ -51,6 +59,29 @@ def check_distinct(values: Sequence[int], rank: int, what: str) -> None:
     if values and not (min(values) >= 0 and max(values) < rank and len(set(values)) == len(values)):
         message = f"{what} {tuple(values)} are not distinct dimensions of {rank}"
         raise InvalidInstruction(message)
+
+
+def dot_dims(
+    lhs: Sequence[int], rhs: Sequence[int], numbers: DotDimensionNumbers, groups: Sequence[int] = ()
+) -> tuple[int, ...]:
+    """The dimensions of a product of arrays of these dimensions. ``groups``: dimensions of rhs that are not its own.
+
+    Raises InvalidInstruction for dimensions that are named twice, or are paired with others of another size.
+    """
+    named_rhs = (*numbers.rhs_contracting, *numbers.rhs_batch, *groups)
+    check_distinct((*numbers.lhs_contracting, *numbers.lhs_batch), len(lhs), "lhs dimensions")
+    check_distinct(named_rhs, len(rhs), "rhs dimensions")
+    for ours, theirs in (
+        (numbers.lhs_contracting, numbers.rhs_contracting),
+        (numbers.lhs_batch, numbers.rhs_batch),
+    ):
+        sizes = [lhs[d] for d in ours], [rhs[d] for d in theirs]
+        require(sizes[0] == sizes[1], f"paired dimensions have sizes {sizes[0]} and {sizes[1]}")
+    named_lhs = {*numbers.lhs_contracting, *numbers.lhs_batch}
+    dims = [lhs[d] for d in numbers.lhs_batch]
+    dims += [s for d, s in enumerate(lhs) if d not in named_lhs]
+    dims += [s for d, s in enumerate(rhs) if d not in named_rhs]
+    return tuple(dims)
 
 
 def same_dimensions(shapes: Sequence[Shape]) -> None:

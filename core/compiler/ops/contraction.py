@@ -26,7 +26,7 @@ from ..ir.hlo import (
     WindowDimension,
 )
 from ..ir.registry import ANY, PACKING, SUMMED, WORTH, Absent, Array, both, register
-from ..ir.shape_rules import arrays_of, check_distinct, check_permutation, require, window_size
+from ..ir.shape_rules import arrays_of, check_permutation, dot_dims, require, window_size
 from ..passes.library.convolution import match_convolution
 from ..passes.library.gemm import match_dot
 from ..passes.library.streamed import match_streamed
@@ -36,21 +36,8 @@ from .kernels import kernel
 
 def _dot_shape(instruction: Instruction) -> Shape:
     lhs, rhs = arrays_of(instruction)
-    numbers = instruction.attributes["dimension_numbers"]
-    check_distinct((*numbers.lhs_contracting, *numbers.lhs_batch), lhs.rank, "lhs dimensions")
-    check_distinct((*numbers.rhs_contracting, *numbers.rhs_batch), rhs.rank, "rhs dimensions")
-    for ours, theirs in (
-        (numbers.lhs_contracting, numbers.rhs_contracting),
-        (numbers.lhs_batch, numbers.rhs_batch),
-    ):
-        sizes = [lhs.dims[d] for d in ours], [rhs.dims[d] for d in theirs]
-        require(sizes[0] == sizes[1], f"paired dimensions have sizes {sizes[0]} and {sizes[1]}")
-    used_lhs = {*numbers.lhs_contracting, *numbers.lhs_batch}
-    used_rhs = {*numbers.rhs_contracting, *numbers.rhs_batch}
-    dims = [lhs.dims[d] for d in numbers.lhs_batch]
-    dims += [s for d, s in enumerate(lhs.dims) if d not in used_lhs]
-    dims += [s for d, s in enumerate(rhs.dims) if d not in used_rhs]
-    return Shape(instruction.dtype, tuple(dims))
+    dims = dot_dims(lhs.dims, rhs.dims, instruction.attributes["dimension_numbers"])
+    return Shape(instruction.dtype, dims)
 
 
 def _convolution_shape(instruction: Instruction) -> Shape:

@@ -20,7 +20,7 @@ from ..formats.wire_format import integers, message
 from ..importer import hlo_instructions, ops_ragged
 from ..ir.hlo import DotDimensionNumbers, Instruction, Shape
 from ..ir.registry import SUMMED, Array, register
-from ..ir.shape_rules import arrays_of, check_distinct, require
+from ..ir.shape_rules import arrays_of, dot_dims, require
 from ..passes import ragged_products
 from .contraction import accumulator, precision_fields, product
 
@@ -30,15 +30,7 @@ def _shape(instruction: Instruction) -> Shape:
     attributes = instruction.attributes
     numbers: DotDimensionNumbers = attributes["dimension_numbers"]
     ragged, group = attributes["ragged"], attributes["group"]
-    check_distinct((*numbers.lhs_contracting, *numbers.lhs_batch), lhs.rank, "lhs dimensions")
-    named = (*numbers.rhs_contracting, *numbers.rhs_batch, *((group,) if group >= 0 else ()))
-    check_distinct(named, rhs.rank, "rhs dimensions")
-    for ours, theirs in (
-        (numbers.lhs_contracting, numbers.rhs_contracting),
-        (numbers.lhs_batch, numbers.rhs_batch),
-    ):
-        paired = [lhs.dims[d] for d in ours], [rhs.dims[d] for d in theirs]
-        require(paired[0] == paired[1], f"paired dimensions have sizes {paired[0]} and {paired[1]}")
+    dims = dot_dims(lhs.dims, rhs.dims, numbers, [group] if group >= 0 else [])
     require(len(sizes.dims) == 1, f"the groups' sizes are {sizes}, not a vector")
     require(sizes.dtype.is_integer, f"the groups' sizes are {sizes}, not integers")
     require(0 <= ragged < lhs.rank, "lhs has no such ragged dimension")
@@ -50,12 +42,7 @@ def _shape(instruction: Instruction) -> Shape:
     groups = sizes.dims[0]
     if not contracted:
         require(rhs.dims[group] == groups, f"rhs has {rhs.dims[group]} groups and not {groups}")
-    dims = [groups] if contracted else []
-    dims += [lhs.dims[d] for d in numbers.lhs_batch]
-    used = {*numbers.lhs_contracting, *numbers.lhs_batch}
-    dims += [s for d, s in enumerate(lhs.dims) if d not in used]
-    dims += [s for d, s in enumerate(rhs.dims) if d not in named]
-    return Shape(instruction.dtype, tuple(dims))
+    return Shape(instruction.dtype, (groups, *dims) if contracted else dims)
 
 
 def _value(i: Instruction, lhs: Array, rhs: Array, sizes: Array) -> list[Array]:

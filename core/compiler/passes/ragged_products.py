@@ -31,6 +31,7 @@ from ..ir.hlo import (
 )
 from ..ir.moves import addition, cut, sum_over
 from ..ir.patterns import convert, reshape, splat
+from ..ir.shape_rules import dot_dims
 
 # Rows of a block: so few that a group's last block is seldom much longer than its rows, and so many that a product
 # takes longer than reading its matrix.
@@ -234,10 +235,7 @@ class _Loop:
 
     def dot(self, left: Instruction, right: Instruction) -> Instruction:
         numbers = of_one_group(self.i)
-        dims = [left.dims[d] for d in numbers.lhs_batch]
-        for operand, (batch, contracted) in zip((left, right), numbers.sides, strict=True):
-            dims += [s for d, s in enumerate(operand.dims) if d not in (*batch, *contracted)]
-        shape = Shape(self.dtype, tuple(dims))
+        shape = Shape(self.dtype, dot_dims(left.dims, right.dims, numbers))
         precision = self.i.attributes["precision"]
         return self.new("dot", shape, left, right, dimension_numbers=numbers, precision=precision)
 
