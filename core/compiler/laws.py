@@ -13,6 +13,7 @@ from .ir.errors import internal
 from .ir.hlo import AUTO_LAYOUT, Computation, Instruction, Module, TokenShape
 from .ir.registry import OPS, kernel_of_kind
 from .ir.verifier import VerificationError
+from .memory.views import is_view
 from .stages import Emitted
 
 Law = Callable[[Module, str], None]
@@ -65,7 +66,10 @@ def runs_as_thunks(module: Module, after: str) -> None:
             op = OPS[opcode]
             known = op.is_alias or op.is_thunk or op.is_indexable
             if opcode == "fusion":
-                known = kernel_of_kind(instruction.attributes["kind"]) is not None
+                known = (
+                    is_view(instruction)
+                    or kernel_of_kind(instruction.attributes["kind"]) is not None
+                )
             if not (known or op.kernel):
                 raise VerificationError(_found(instruction, computation, after))
 

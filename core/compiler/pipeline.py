@@ -48,6 +48,7 @@ from .passes.split_reductions import split_reductions
 from .passes.split_scans import split_scans
 from .passes.split_scatters import split_scatters
 from .passes.tokens import tokens_as_arrays
+from .passes.views import view_slices
 from .passes.while_loops import (
     annotate_trip_counts,
     hoist_invariants,
@@ -112,6 +113,7 @@ OPTIMISATION: Final[tuple[Pass, ...]] = (
     fuse,
     delay_updates,
     overlap_collectives,
+    view_slices,
 )
 
 PASSES: Final[tuple[Pass, ...]] = (*PREPARATION, *OPTIMISATION)
@@ -134,6 +136,7 @@ TARGET_PASSES: Final[frozenset[Pass]] = frozenset(
         turn_blocks,
         fuse,
         overlap_collectives,
+        view_slices,
     )
 )
 

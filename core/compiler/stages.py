@@ -163,7 +163,11 @@ def lower(scheduled: Scheduled, context: Context) -> Lowered:
 
 def emit(lowered: Lowered, context: Context) -> Emitted:
     """The functions as LLVM IR. The target may compile the first while the last are being written."""
-    read_only = (artifact.ALLOCATION_PARAMETER, artifact.ALLOCATION_CONSTANT)
+    read_only = (
+        artifact.ALLOCATION_PARAMETER,
+        artifact.ALLOCATION_CONSTANT,
+        artifact.ALLOCATION_VIEW,
+    )
     allocations = enumerate(lowered.assignment.allocations)
     code = context.target.module()
     compilation = context.target.start(dump=context.dump.enabled)

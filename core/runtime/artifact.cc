@@ -16,6 +16,7 @@ constexpr size_t kHeaderSize = 32;
 constexpr size_t kSectionSize = 24;
 constexpr size_t kCheckedFrom = 24;
 constexpr uint32_t kMaxSections = 64;
+constexpr int64_t kViewAlignment = 64;  // as of every array
 constexpr int64_t kMaxBytes = int64_t{1} << 46;
 constexpr uint32_t kSections = NumberOf(schema::SectionKind{});  // numbered from 1
 
@@ -44,6 +45,7 @@ class Checker {
       }
     }
     TRIPONT_RETURN_IF_ERROR(CheckAllocations());
+    is_set_.resize(artifact_.allocations.size());
     return CheckThunks(artifact_.thunks);
   }
 
@@ -136,6 +138,8 @@ class Checker {
           if (temp > kMaxBytes)
             return error("the temporary arena has more than ", kMaxBytes, " bytes");
           break;
+        case AllocationKind::kView:
+          break;
         default:
           return error("unknown kind ", static_cast<int>(allocation.kind));
       }
@@ -194,19 +198,26 @@ class Checker {
       return InvalidArgument("slice [", slice.offset, ", +", slice.size, ") is outside allocation ",
                              slice.allocation, " of ", size, " bytes");
     }
+    if (IsView(slice) && !is_set_[slice.allocation])
+      return InvalidArgument("reads view ", slice.allocation, " before it is set");
     return OkStatus();
   }
 
-  // A slice that is written must not be a parameter's or a constant's.
+  bool IsView(const Slice& slice) const {
+    return artifact_.allocations[slice.allocation].kind == AllocationKind::kView;
+  }
+
+  // A slice that is written must not be a parameter's, a constant's or a view's.
   Status CheckWritable(const Slice& slice) const {
     TRIPONT_RETURN_IF_ERROR(CheckSlice(slice));
     const AllocationKind kind = artifact_.allocations[slice.allocation].kind;
     if (kind == AllocationKind::kConstant) return InvalidArgument("writes to a constant");
     if (kind == AllocationKind::kParameter) return InvalidArgument("writes to a parameter");
+    if (kind == AllocationKind::kView) return InvalidArgument("writes to a view");
     return OkStatus();
   }
 
-  Status CheckThunks(const std::vector<schema::Thunk>& thunks) const {
+  Status CheckThunks(const std::vector<schema::Thunk>& thunks) {
     for (const schema::Thunk& thunk : thunks)
       TRIPONT_RETURN_IF_ERROR(std::visit([&](const auto& t) { return CheckThunk(t); }, thunk));
     return OkStatus();
@@ -214,7 +225,7 @@ class Checker {
 
   // A thunk and those in it. An error names the thunk that it is about.
   template <typename Thunk>
-  Status CheckThunk(const Thunk& thunk) const {
+  Status CheckThunk(const Thunk& thunk) {
     Status status = CheckDebug(thunk.debug);
     if (status.ok()) status = Check(thunk);
     if (!status.ok()) {
@@ -277,6 +288,39 @@ class Checker {
     return OkStatus();
   }
 
+  // Wherever the indices lead, the view lies in its source.
+  Status Check(const schema::View& thunk) {
+    TRIPONT_RETURN_IF_ERROR(CheckSlice(thunk.source));
+    const Slice& view = thunk.view;
+    if (view.allocation >= artifact_.allocations.size() || !IsView(view))
+      return InvalidArgument("allocation ", view.allocation, " is not a view");
+    if (is_set_[view.allocation])
+      return InvalidArgument("view ", view.allocation, " is set by two thunks");
+    if (view.offset != 0 ||
+        view.size != static_cast<uint64_t>(artifact_.allocations[view.allocation].size))
+      return InvalidArgument("a part of view ", view.allocation);
+    if (view.size > thunk.source.size)
+      return InvalidArgument("a view of ", view.size, " bytes of ", thunk.source.size);
+    uint64_t room = thunk.source.size - view.size;
+    for (const schema::Stride& stride : thunk.strides) {
+      TRIPONT_RETURN_IF_ERROR(CheckSlice(stride.index));
+      if ((stride.index.size != 4 && stride.index.size != 8) ||
+          stride.index.offset % stride.index.size != 0)
+        return InvalidArgument("an index of ", stride.index.size, " bytes at ",
+                               stride.index.offset);
+      if (stride.limit < 0 || stride.stride < 1 || stride.stride % kViewAlignment != 0)
+        return InvalidArgument("an index up to ", stride.limit, " times ", stride.stride, " bytes");
+      if (static_cast<uint64_t>(stride.limit) > room / static_cast<uint64_t>(stride.stride))
+        return InvalidArgument("the index up to ", stride.limit, " times ", stride.stride,
+                               " bytes leads out of the array");
+      room -= static_cast<uint64_t>(stride.limit) * static_cast<uint64_t>(stride.stride);
+    }
+    if (thunk.source.offset % kViewAlignment != 0)
+      return InvalidArgument("a view at offset ", thunk.source.offset);
+    is_set_[view.allocation] = true;
+    return OkStatus();
+  }
+
   Status Check(const schema::LibraryCall& call) const {
     TRIPONT_RETURN_IF_ERROR(CheckCost(call.cost_ns));
     for (const schema::Operand& operand : call.operands) {
@@ -308,6 +352,7 @@ class Checker {
 
   const Artifact& artifact_;
   std::vector<bool> donatable_;
+  std::vector<bool> is_set_;  // views, by the thunks before the one that is looked at
 };
 
 template <typename Table>

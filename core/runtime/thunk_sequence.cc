@@ -27,7 +27,7 @@ constexpr size_t kStackArguments = 256;
 }  // namespace
 
 struct LoadedProgram::State {
-  void* const* bases;
+  void** bases;
   void** arguments;  // room for max_arguments_ pointers
   LibraryContext& context;
   DeviceQueue& queue;
@@ -222,6 +222,18 @@ Status LoadedProgram::Load(const schema::LibraryCall& thunk, LoadedCall& loaded,
   return status.WithPrefix(StrCat(name, Describe(thunk.debug)));
 }
 
+Status LoadedProgram::Load(const schema::View& thunk, LoadedView& loaded, double*) {
+  loaded.view = thunk.view.allocation;
+  AddSlice(loaded.slices, thunk.source);
+  for (const schema::Stride& stride : thunk.strides) {
+    AddSlice(loaded.slices, stride.index);
+    loaded.strides.push_back({stride.index.size == sizeof(int64_t), stride.limit, stride.stride});
+    host_uses_temporaries_ = true;
+  }
+  views_.push_back({loaded.view, loaded.slices.first});
+  return OkStatus();
+}
+
 Status LoadedProgram::MakeCall(const schema::LibraryCall& thunk, LoadedCall& loaded) {
   const LibraryFactory factory = LibraryRegistry::Global().Find(thunk.name);
   if (factory == nullptr)
@@ -294,13 +306,15 @@ void** LoadedProgram::ResolveAll(const State& state, SliceRange slices) const {
   return state.arguments;
 }
 
-Status LoadedProgram::Run(void* const* bases, LibraryContext& context) const {
+Status LoadedProgram::Run(void** bases, LibraryContext& context) const {
   void* stack[kStackArguments];
   std::unique_ptr<void*[]> heap;
   if (max_arguments_ > kStackArguments) heap.reset(new void*[max_arguments_]);
   const std::shared_ptr<Profiler> profiler = ActiveProfiler();
   const State state{bases, heap ? heap.get() : stack, context, context.device()->queue(),
                     profiler.get()};
+  // A call that prepares itself sees an array that is there.
+  for (const ViewSource& view : views_) bases[view.view] = Resolve(state, view.source);
   if (!prepared_calls_.empty()) TRIPONT_RETURN_IF_ERROR(Prepare(state));
   if (profiler == nullptr) [[likely]] {
     return RunSequence<false>(thunks_, state);
@@ -404,6 +418,27 @@ Status LoadedProgram::Run(const LoadedCall& call, int32_t debug, const State& st
   return status.ok() ? status : status.WithPrefix(StrCat("call", Describe(debug)));
 }
 
+template <bool kProfiled>
+Status LoadedProgram::Run(const LoadedView& view, int32_t, const State& state) const {
+  if (!view.strides.empty()) TRIPONT_RETURN_IF_ERROR(state.Wait());
+  char* place = static_cast<char*>(Resolve(state, view.slices.first));
+  uint32_t slice = view.slices.first;
+  for (const LoadedView::Stride& stride : view.strides) {
+    const void* const source = Resolve(state, ++slice);
+    int64_t index;
+    if (stride.is_wide) {
+      std::memcpy(&index, source, sizeof(index));
+    } else {
+      int32_t narrow;
+      std::memcpy(&narrow, source, sizeof(narrow));
+      index = narrow;
+    }
+    place += std::clamp<int64_t>(index, 0, stride.limit) * stride.stride;
+  }
+  state.bases[view.view] = place;
+  return OkStatus();
+}
+
 Status LoadedProgram::Prepare(const State& state) const {
   for (const PrepareStep step : {PrepareStep::kPrepare, PrepareStep::kInitialize}) {
     for (const PreparedCall& call : prepared_calls_) {
@@ -466,6 +501,19 @@ class TextWriter {
     WriteSlice(out_, copy.destination);
     out_ << " <- ";
     WriteSlice(out_, copy.source);
+    out_ << "\n";
+  }
+
+  void WriteThunk(const schema::View& view, const std::string& name, const std::string&, int) {
+    out_ << "view" << name << " ";
+    WriteSlice(out_, view.view);
+    out_ << " = ";
+    WriteSlice(out_, view.source);
+    for (const schema::Stride& stride : view.strides) {
+      out_ << " + min(";
+      WriteSlice(out_, stride.index);
+      out_ << ", " << stride.limit << ") * " << stride.stride;
+    }
     out_ << "\n";
   }
 

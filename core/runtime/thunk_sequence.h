@@ -57,11 +57,23 @@ struct LoadedCall {
   std::unique_ptr<LibraryCall> call;
 };
 
+struct LoadedView {
+  uint32_t view = 0;  // its allocation
+  SliceRange slices;  // source, then indices
+  struct Stride {
+    bool is_wide = false;  // whether the index has 64 bits, not 32
+    int64_t limit = 0;
+    int64_t stride = 0;
+  };
+  std::vector<Stride> strides;
+};
+
 struct LoadedThunk {
   int32_t number = 0;  // depth first in the artifact, as ThunkEvent has it (profile.h)
   int32_t debug = -1;
   // In the order of schema::Thunk.
-  std::variant<LoadedKernel, LoadedCopy, LoadedWhile, LoadedConditional, LoadedCall> what;
+  std::variant<LoadedKernel, LoadedCopy, LoadedWhile, LoadedConditional, LoadedCall, LoadedView>
+      what;
 };
 
 // Immutable after Load. Run may be called by several threads at the same time.
@@ -72,8 +84,9 @@ class LoadedProgram {
   static StatusOr<std::unique_ptr<LoadedProgram>> Load(const Artifact& artifact, Backend& backend);
   ~LoadedProgram();
 
-  // Runs all thunks. bases: address of each allocation. The error names the op that failed.
-  Status Run(void* const* bases, LibraryContext& context) const;
+  // Runs all thunks. bases: address of each allocation but the views, which are set here. The error
+  // names the op that failed.
+  Status Run(void** bases, LibraryContext& context) const;
 
   // Address of each constant's allocation, null for the others: what an execution's table of bases
   // starts from.
@@ -120,6 +133,7 @@ class LoadedProgram {
   Status Load(const schema::While& thunk, LoadedWhile& loaded, double* cost_ns);
   Status Load(const schema::Conditional& thunk, LoadedConditional& loaded, double* cost_ns);
   Status Load(const schema::LibraryCall& thunk, LoadedCall& loaded, double* cost_ns);
+  Status Load(const schema::View& thunk, LoadedView& loaded, double* cost_ns);
   Status MakeCall(const schema::LibraryCall& thunk, LoadedCall& loaded);
   void DeferResults();
   int64_t ResultAt(const schema::Operand& operand) const;
@@ -141,6 +155,8 @@ class LoadedProgram {
   Status Run(const LoadedConditional& conditional, int32_t debug, const State& state) const;
   template <bool kProfiled>
   Status Run(const LoadedCall& call, int32_t debug, const State& state) const;
+  template <bool kProfiled>
+  Status Run(const LoadedView& view, int32_t debug, const State& state) const;
   Status Prepare(const State& state) const;
   std::string Describe(int32_t debug) const;
 
@@ -167,6 +183,11 @@ class LoadedProgram {
     uint32_t num_operands;
   };
   std::vector<PreparedCall> prepared_calls_;
+  struct ViewSource {
+    uint32_t view;    // its allocation
+    uint32_t source;  // its place in slices_
+  };
+  std::vector<ViewSource> views_;  // each behind the view that it is a piece of
   std::string collectives_;
   std::vector<DeferredResult> deferred_results_;
   std::vector<CompactSlice> slices_;

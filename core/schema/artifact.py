@@ -5,7 +5,8 @@ buffer, a result's buffer, a constant, or the temporary arena of one execution. 
 64 bytes and are readable and writable (constants and parameters: readable) up to the next multiple of 64. A result
 allocation with ``aliased_parameter = j`` shares the memory of donated parameter j: the compiled code finds the
 parameter's content there and leaves the result there. (When the caller did not donate it, the runtime makes a fresh
-buffer and first copies the parameter into it.) Parameter j then has no allocation of its own.
+buffer and first copies the parameter into it.) Parameter j then has no allocation of its own. An allocation of the kind
+VIEW is a piece of another allocation: a :class:`View` says which, and nobody writes it.
 
 Kernels. ``void kernel(void* const* arguments, int64_t begin, int64_t end)``: ``arguments[i]`` is the address of the
 thunk's i-th slice; the kernel does units of work [begin, end) out of [0, work_count). Any split of the range over
@@ -64,6 +65,7 @@ class AllocationKind(enum.IntEnum):
     RESULT = 1
     CONSTANT = 2
     TEMP = 3
+    VIEW = 4
 
 
 @dataclass(slots=True)
@@ -155,7 +157,30 @@ class LibraryCall:
     debug: I32 = field(default=-1, metadata=FIRST)
 
 
-Thunk = Kernel | Copy | While | Conditional | LibraryCall
+@dataclass(frozen=True, slots=True)
+class Stride:
+    """``index``, s32 or s64, moves a view by ``stride`` bytes, and is taken as 0 below 0 and as ``limit`` above it."""
+
+    index: Slice
+    limit: I64
+    stride: I64
+
+
+@dataclass(slots=True)
+class View:
+    """From here on ``view``, the whole of a VIEW, is the piece of ``source`` that the ``strides`` lead to.
+
+    No index leads out of ``source``, which may be a piece of a VIEW that an earlier thunk has set. Each VIEW is set by
+    one thunk, which no other thunk that names the VIEW precedes.
+    """
+
+    view: Slice
+    source: Slice
+    strides: tuple[Stride, ...] = field(metadata=LAST)
+    debug: I32 = field(default=-1, metadata=FIRST)
+
+
+Thunk = Kernel | Copy | While | Conditional | LibraryCall | View
 
 
 @dataclass(slots=True)

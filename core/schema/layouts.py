@@ -18,6 +18,7 @@ LAYOUTS: Final = {
     "artifact": {
         2: "eba02ba7f649fc47",
         3: "12f87b559df264ee",
+        4: "b6db0c3771b57c67",
     },
     "messages": {
         5: "cca92ef463860824",

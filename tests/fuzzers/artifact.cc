@@ -38,6 +38,16 @@ void Check(const Artifact& artifact, const schema::Copy& copy) {
   Check(artifact, copy.source);
   Check(artifact, copy.destination);
 }
+void Check(const Artifact& artifact, const schema::View& view) {
+  Check(artifact, view.view);
+  Check(artifact, view.source);
+  int64_t end = static_cast<int64_t>(view.view.size);
+  for (const schema::Stride& stride : view.strides) {
+    Check(artifact, stride.index);
+    end += stride.limit * stride.stride;
+  }
+  if (end > static_cast<int64_t>(view.source.size)) std::abort();
+}
 void Check(const Artifact& artifact, const schema::While& loop) {
   Check(artifact, loop.predicate);
   Check(artifact, loop.condition);

@@ -74,6 +74,12 @@ def thunk_rows(
             case artifact.Copy():
                 pair = [describe_slice(s, executable) for s in (thunk.source, thunk.destination)]
                 yield f"{indent}copy", name(thunk.debug), " -> ".join(pair), ""
+            case artifact.View():
+                pair = [describe_slice(s, executable) for s in (thunk.source, thunk.view)]
+                indices = "".join(
+                    f" + {describe_slice(s.index, executable)} * {s.stride}" for s in thunk.strides
+                )
+                yield f"{indent}view", name(thunk.debug), f"{pair[0]}{indices} -> {pair[1]}", ""
             case artifact.While():
                 trips = f" ({thunk.trip_count} times)" if thunk.trip_count >= 0 else ""
                 yield (

@@ -78,6 +78,8 @@ def _arguments(thunk: artifact.Thunk) -> list[artifact.Slice]:
             return [thunk.source, thunk.destination]
         case artifact.LibraryCall():
             return [o.slice for o in (*thunk.operands, *thunk.results)]
+        case artifact.View():
+            return [thunk.source, *(s.index for s in thunk.strides), thunk.view]
         case artifact.While():
             return [thunk.predicate]
         case _:
@@ -173,6 +175,8 @@ def _thunks(
             case artifact.LibraryCall():
                 entry |= {"kind": "library-call", "library_call": thunk.name}
                 entry["cost_ns"] = thunk.cost_ns
+            case artifact.View():
+                entry["kind"] = "view"
             case artifact.While():
                 entry |= {"kind": "while", "condition": _thunks(thunk.condition, by_debug, count)}
                 entry["body"] = _thunks(thunk.body, by_debug, count)

@@ -46,7 +46,7 @@ def cost_of(thunks: Sequence[Thunk], costs: Thunks) -> float:
         elif isinstance(thunk, While):
             trips = thunk.trip_count if thunk.trip_count >= 0 else UNKNOWN_TRIPS
             total += trips * (cost_of(thunk.condition, costs) + cost_of(thunk.body, costs))
-        else:
+        elif isinstance(thunk, Conditional):
             total += max((cost_of(b, costs) for b in thunk.branches), default=0.0)
     return total
 
@@ -63,7 +63,7 @@ def emit_sequence(
 
     ``symbols[kernel.function]`` is the name of a kernel's function, which must be in ``module`` already. The function
     has one unit of work. ``read_only`` are the allocations that must not be written, not even with what they hold.
-    None of ``thunks``, nested ones too, is a library call.
+    None of ``thunks``, nested ones too, is a library call or a view.
     """
     slices: dict[Slice, int] = {}
     for thunk in walk(thunks):

@@ -46,8 +46,10 @@ from tripont.core.schema.artifact import (
     Operand,
     SectionKind,
     Slice,
+    Stride,
     Thunk,
     Value,
+    View,
     While,
 )
 from tripont.core.schema.codec import FormatError
@@ -71,8 +73,10 @@ __all__ = [
     "Operand",
     "SectionKind",
     "Slice",
+    "Stride",
     "Thunk",
     "Value",
+    "View",
     "While",
     "deserialize",
     "serialize",
@@ -89,12 +93,14 @@ ALLOCATION_PARAMETER: Final = AllocationKind.PARAMETER
 ALLOCATION_RESULT: Final = AllocationKind.RESULT
 ALLOCATION_CONSTANT: Final = AllocationKind.CONSTANT
 ALLOCATION_TEMP: Final = AllocationKind.TEMP
+ALLOCATION_VIEW: Final = AllocationKind.VIEW
 # Their names in dumps and tables.
 ALLOCATION_KINDS: Final = {
     ALLOCATION_PARAMETER: "parameter",
     ALLOCATION_RESULT: "result",
     ALLOCATION_CONSTANT: "constant",
     ALLOCATION_TEMP: "temporary",
+    ALLOCATION_VIEW: "view",
 }
 
 

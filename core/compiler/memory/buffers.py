@@ -8,7 +8,7 @@ iteration, a donated parameter and the result that takes its place, dynamic-upda
 with the array they update, an elementwise kernel with a dying operand. Where values that must be in
 one place (a loop's state) could not be joined, a copy moves them.
 
-Placing. Groups of parameters, constants and results have allocations of their own; the others get
+Placing. Groups of parameters, constants, results and views have allocations of their own; the others get
 offsets in one temporary arena, by best fit along the time axis
 (:mod:`.arena`), or lie in the memory of a result that is written later (:mod:`.lending`). Total cost
 O(n log n).
@@ -30,9 +30,11 @@ import numpy as np
 from ..formats.artifact import (
     ALIGNMENT,
     ALLOCATION_CONSTANT,
+    ALLOCATION_KINDS,
     ALLOCATION_PARAMETER,
     ALLOCATION_RESULT,
     ALLOCATION_TEMP,
+    ALLOCATION_VIEW,
     Allocation,
     Slice,
 )
@@ -161,6 +163,9 @@ def assign(module: Module) -> Assignment:
     for value, offset in constant_allocations:
         value.group.allocation = len(allocations)
         allocations.append(Allocation(ALLOCATION_CONSTANT, 0, value.size, offset))
+    for value in live.views:
+        value.group.allocation = len(allocations)
+        allocations.append(Allocation(ALLOCATION_VIEW, 0, value.size))
 
     fresh = _allocate_results(results, aliases, parameters, allocations)
     _join_what_moves(live, sharing)
@@ -484,12 +489,6 @@ def print_assignment(assignment: Assignment) -> str:
     """The assignment as text: allocations, then every value with its place and the time it is
     alive.
     """
-    kinds = {
-        ALLOCATION_PARAMETER: "parameter",
-        ALLOCATION_RESULT: "result",
-        ALLOCATION_CONSTANT: "constant",
-        ALLOCATION_TEMP: "temporary",
-    }
     lines = []
     for n, a in enumerate(assignment.allocations):
         alias = (
@@ -497,7 +496,7 @@ def print_assignment(assignment: Assignment) -> str:
             if a.aliased_parameter >= 0
             else ""
         )
-        lines.append(f"allocation {n}: {kinds[a.kind]} {a.index}, {a.size} bytes{alias}")
+        lines.append(f"allocation {n}: {ALLOCATION_KINDS[a.kind]} {a.index}, {a.size} bytes{alias}")
     for value in assignment.all_values:
         place = assignment.slice_of(value)
         end = "end" if value.end >= FOREVER else str(value.end)

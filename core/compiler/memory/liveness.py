@@ -4,7 +4,8 @@
 numbers what happens. A value is alive from the time it is made to its last use; something used in a
 loop but made outside stays alive to the loop's end. Values that are other values
 (get-tuple-element, bitcast, an invariant of a loop, a branch's parameter) are aliases and have no
-memory of their own.
+memory of their own. A view (:mod:`.views`) is a value of its own in the memory of another one, its base, which
+lives as long as the view does.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, Final
 from ..ir.errors import internal, resource_exhausted
 from ..ir.hlo import Computation, Instruction, Module, Shape
 from .inplace import in_place_operands, must_share
+from .views import is_view
 
 # No machine has more memory: a size beyond this is a mistake in the program.
 MAXIMUM_BYTES: Final = 1 << 46
@@ -23,9 +25,9 @@ FOREVER: Final = 1 << 60
 
 
 class Value:
-    """One array: alive in [start, end], both times included."""
+    """One array: alive in [start, end], both times included. ``base``: the array that a view is a piece of."""
 
-    __slots__ = ("end", "group", "index", "instruction", "shape", "size", "start")
+    __slots__ = ("base", "end", "group", "index", "instruction", "shape", "size", "start")
 
     def __init__(self, instruction: Instruction, index: int, shape: Shape, start: int) -> None:
         self.instruction = instruction
@@ -34,6 +36,7 @@ class Value:
         self.size = shape.bytes
         self.start = start
         self.end = start
+        self.base: Value | None = None
         self.group = Group(self)
 
     def __repr__(self) -> str:
@@ -82,6 +85,7 @@ class Liveness:
         self.wishes: list[tuple[int, int, Value, Value]] = []
         self.loops: list[Loop] = []
         self.branches: list[Branches] = []
+        self.views: list[Value] = []
         # In-place operands of fusions, of which equal ones have one computation.
         self.in_place: dict[tuple[Computation, Any], list[tuple[int, ...]]] = {}
         entry = module.entry
@@ -90,9 +94,7 @@ class Liveness:
         self.visit(entry)
         self.end = self.tick()
         self.results = [self.values[r][0] for r in entry.results]
-        for value in self.results:
-            if value is not None:
-                value.end = FOREVER
+        self.use(self.results, FOREVER)
 
     def tick(self) -> int:
         self.time += 1
@@ -113,8 +115,9 @@ class Liveness:
 
     def use(self, values: Iterable[Value | None], time: int) -> None:
         for value in values:
-            if value is not None and value.end < time:
+            while value is not None and value.end < time:
                 value.end = time
+                value = value.base
 
     def use_again(self, invariants: Iterable[Value | None], end: int) -> None:
         """The next iteration reads a loop's invariants anew, wherever in the body their last use stands."""
@@ -152,6 +155,8 @@ class Liveness:
                 self.visit_while(instruction)
             elif opcode == "conditional":
                 self.visit_conditional(instruction)
+            elif is_view(instruction):
+                self.visit_view(instruction)
             else:
                 self.visit_plain(instruction)
 
@@ -179,6 +184,17 @@ class Liveness:
                 if comes_in_only_at(places[operand], candidates):
                     self.touching[operand, result] = time
                     self.wishes.append((priority, -result.size, result, operand))
+
+    def visit_view(self, instruction: Instruction) -> None:
+        time = self.tick()
+        operands = self.operands(instruction)
+        self.use(operands, time)
+        value = self.define(instruction, 0, instruction.shape)
+        if value is not None:
+            value.base = operands[0]
+            value.group.read_only = True  # others still read what it is a piece of
+            self.views.append(value)
+        self.values[instruction] = (value,)
 
     def in_place_operands(self, instruction: Instruction) -> list[tuple[int, ...]]:
         """See :func:`.inplace.in_place_operands`."""

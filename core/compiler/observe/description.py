@@ -21,6 +21,7 @@ from ..formats.artifact import (
     LibraryCall,
     Slice,
     Thunk,
+    View,
     While,
 )
 from ..ir import cost
@@ -276,6 +277,9 @@ def describe_thunks(
                         "arguments": [place(o.slice) for o in arrays],
                         "cost_ns": thunk.cost_ns,
                     }
+                case View():
+                    slices = (thunk.source, *(s.index for s in thunk.strides), thunk.view)
+                    entry |= {"kind": "view", "arguments": [place(s) for s in slices]}
                 case While():
                     entry |= {"kind": "while", "trip_count": thunk.trip_count}
                     entry["condition"] = visit(thunk.condition)

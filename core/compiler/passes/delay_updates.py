@@ -32,7 +32,7 @@ def _delay_in(computation: Computation) -> Computation:
     users = computation.users()
     for update in updates:
         targets = {update.operands[n] for found in in_place_operands(update) for n in found}
-        readers = set(_readers(targets, users)) - {update}
+        readers = set(readers_of(targets, users)) - {update}
         start = places[update]
         end = max((places[reader] for reader in readers), default=-1)
         behind = {update}  # what cannot come before the update
@@ -61,7 +61,7 @@ def _delay_in(computation: Computation) -> Computation:
     return Computation(computation.name, computation.parameters, order, computation.root)
 
 
-def _readers(
+def readers_of(
     values: Iterable[Instruction], users: dict[Instruction, list[Instruction]]
 ) -> Iterable[Instruction]:
     """What reads the memory of ``values``, by any name."""

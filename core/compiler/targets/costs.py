@@ -479,6 +479,7 @@ class Thunks:
     longest_kernel: Annotated[float, "ns", "of a kernel that may lose its threads in a function"]
     longest_iteration: Annotated[float, "ns", "of a loop for which the cost of thunks matters"]
     merged: Annotated[float, "ns", "up to which kernels share a launch; 0 if they never do"]
+    smallest_view: Annotated[int, "bytes", "of a slice that is read where it lies, not copied"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -24,6 +24,7 @@ from ..formats.artifact import (
     LibraryCall,
     Slice,
     Thunk,
+    View,
     While,
 )
 from ..ir.hlo import Instruction
@@ -220,11 +221,11 @@ class _Emission:
 
 def _is_small(thunk: While | Conditional, costs: Thunks) -> bool:
     """Whether a loop or conditional becomes one function: if no kernel in it is worth a second thread, an iteration is
-    short enough for the cost of a thunk to matter, and no thunk inside is a library call.
+    short enough for the cost of a thunk to matter, and no thunk inside is a library call or sets a view.
     """
     total = 0.0
     for inner in artifact.walk([thunk]):
-        if isinstance(inner, LibraryCall):
+        if isinstance(inner, LibraryCall | View):
             return False
         if isinstance(inner, Kernel):
             if inner.cost_ns > costs.longest_kernel and inner.work_count > inner.grain:

@@ -23,7 +23,9 @@ from ..formats.artifact import (
     Kernel,
     LibraryCall,
     Slice,
+    Stride,
     Thunk,
+    View,
     While,
 )
 from ..fusion.fused import attributes_key
@@ -32,6 +34,7 @@ from ..ir.errors import internal, of_instruction
 from ..ir.hlo import Computation, Instruction, Module, Shape
 from ..ir.registry import OPS
 from ..memory.buffers import Assignment, Move
+from ..memory.views import is_view, piece_of
 
 if TYPE_CHECKING:
     from ..targets.costs import Library
@@ -136,6 +139,8 @@ class _Lowering:
                         self.assignment.slices(instruction),
                     )
                     thunks.append(self.copy_thunk(destination, source, instruction))
+                elif is_view(instruction):
+                    thunks.append(self.lower_view(instruction))
                 elif any(isinstance(s, Shape) and s.elements for s in instruction.result_shapes):
                     thunks.append(self.lower_kernel(instruction))
         return thunks
@@ -219,6 +224,18 @@ class _Lowering:
             self.costs.custom_call + size / self.costs.custom_byte_rate,
             self.debug(instruction),
         )
+
+    def lower_view(self, instruction: Instruction) -> View:
+        """A view: nothing is computed or copied."""
+        piece = piece_of(instruction.called[0].root)
+        base, *_ = places = self.operand_slices(instruction)
+        strides = [
+            Stride(places[index.attributes["index"]], limit, stride)
+            for index, limit, stride in piece.strides
+        ]
+        (view,) = self.assignment.slices(instruction)
+        source = Slice(base.allocation, base.offset + piece.offset, base.size - piece.offset)
+        return View(view, source, tuple(strides), self.debug(instruction))
 
     def lower_while(self, instruction: Instruction) -> list[Thunk]:
         condition, body = instruction.called
@@ -388,6 +405,13 @@ def print_thunks(lowered: Lowered) -> str:
                 attributes = ", ".join(f"{k}={v!r}" for k, v in thunk.attributes.items())
                 lines.append(
                     f"{indent}call {thunk.name}({operands}) -> ({results}) {attributes}  # {name}"
+                )
+            elif isinstance(thunk, View):
+                strides = "".join(
+                    f" + min({place(s.index)}, {s.limit}) * {s.stride}" for s in thunk.strides
+                )
+                lines.append(
+                    f"{indent}view {place(thunk.view)} = {place(thunk.source)}{strides}  # {name}"
                 )
             elif isinstance(thunk, While):
                 lines.append(

@@ -107,6 +107,16 @@ class Simulation:
         for s, r in zip(thunk.arguments[count:], results, strict=True):
             self._bytes(s)[:] = np.ascontiguousarray(r).reshape(-1).view(np.uint8)
 
+    def _set_view(self, thunk) -> None:
+        start = 0
+        for s in thunk.strides:
+            index = int.from_bytes(self._bytes(s.index).tobytes(), "little", signed=True)
+            start += min(max(index, 0), s.limit) * s.stride
+        assert start % artifact.ALIGNMENT == 0
+        assert start + thunk.view.size <= thunk.source.size
+        piece = self._bytes(thunk.source)[start : start + thunk.view.size]
+        self.memory[thunk.view.allocation] = piece
+
     def _execute(self, thunks) -> None:
         for thunk in thunks:
             if isinstance(thunk, artifact.Copy):
@@ -116,6 +126,8 @@ class Simulation:
                 self.kernels += 1
                 instruction = self.instructions.get(self.lowered.symbols[thunk.function])
                 self._run_kernel(thunk, instruction)
+            elif isinstance(thunk, artifact.View):
+                self._set_view(thunk)
             elif isinstance(thunk, artifact.While):
                 self._execute(thunk.condition)
                 trips = 0

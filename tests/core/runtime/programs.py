@@ -21,6 +21,7 @@ from tripont.core.compiler.formats.artifact import (
     ALLOCATION_PARAMETER,
     ALLOCATION_RESULT,
     ALLOCATION_TEMP,
+    ALLOCATION_VIEW,
     Allocation,
     Conditional,
     Copy,
@@ -28,7 +29,9 @@ from tripont.core.compiler.formats.artifact import (
     Executable,
     Kernel,
     Slice,
+    Stride,
     Value,
+    View,
     While,
 )
 from tripont.core.compiler.ir import dtypes
@@ -231,11 +234,13 @@ def rich() -> Executable:
             Copy(Slice(3, 0, 32), whole(0, size), debug=1),
             While((kernel,), (kernel, Copy(Slice(3, 0, 8), Slice(0, 0, 8))), Slice(3, 0, 1), 3),
             Conditional(Slice(3, 4, 4), False, ((kernel,), (), (kernel, kernel))),
+            View(whole(5, 64), whole(3, 256), (Stride(Slice(3, 4, 4), 3, 64),)),
         ),
         allocations=(
             *executable().allocations,
             Allocation(ALLOCATION_TEMP, 0, 256),
             Allocation(ALLOCATION_CONSTANT, 0, 32, offset=64),
+            Allocation(ALLOCATION_VIEW, 0, 64),
         ),
         constants=bytes(range(96)),
         imports=(("memcpy", function("import_memcpy")),),

@@ -322,6 +322,7 @@ _HOST: Final = Costs(
         longest_kernel=10_000.0,
         longest_iteration=20_000.0,
         merged=0.0,
+        smallest_view=1 << 14,
     ),
     measured=_MEASURED,
 )

@@ -10,7 +10,9 @@ from ..costs import JUDGEMENT, Costs
 def costs_of(kind: str, host: Costs) -> Costs:
     """The costs of a device of a ``kind`` beside a host of these costs."""
     # Neighbouring kernels share a launch, which takes microseconds: on a CPU longer ones than on a GPU.
-    thunks = replace(host.thunks, merged=8_000.0 if kind == "cpu" else 1_000.0)
+    merged = 8_000.0 if kind == "cpu" else 1_000.0
+    # The host reads the index of a view: it would wait for the queue.
+    thunks = replace(host.thunks, merged=merged, smallest_view=1 << 62)
     fusion = replace(host.fusion, own_loop=20_000.0)  # so much does a launch take
     # What library calls cost and which are made depends on oneDNN's kernels for the device, not on the host's features.
     products = replace(host.products, library_types=frozenset())
