@@ -81,6 +81,7 @@ _MEASURED: Final = MappingProxyType(
         "library": JUDGEMENT,
         "wire": JUDGEMENT,
         "thunks": JUDGEMENT,
+        "thunks.smallest_view": "python -m benchmarks.layer_scans",
     }
 )
 
@@ -322,6 +323,7 @@ _HOST: Final = Costs(
         longest_kernel=10_000.0,
         longest_iteration=20_000.0,
         merged=0.0,
+        # A scan over layers of 64x64 f32, whose loop is one function without views, takes 0.8 of the time with them.
         smallest_view=1 << 14,
     ),
     measured=_MEASURED,
