@@ -49,6 +49,9 @@ _LARGE: Final = {
         4.926528530763418e-12,
     ),
 }  # fmt: skip
+# Of what is less P is its first coefficient and erfc is 1. (The square may be less than any number, which Intel's CPUs
+# finish in microcode.)
+_TINY: Final = {"float": 2.0**-30, "double": 2.0**-60}
 # (where the second formula takes over, where erf rounds to 1)
 _BOUNDS: Final = {"float": (0.9, 3.93), "double": (1.0, 5.95)}
 
@@ -80,11 +83,11 @@ def erf(builder: Builder, target: Target, x: Value) -> Value:
     m = Arithmetic(builder, target, x.type)
     threshold, limit = _BOUNDS[m.scalar]
     a = m.absolute(x)
-    clamped = m.at_most(a, limit)
+    clamped = m.at_least(m.at_most(a, limit), _TINY[m.scalar])
     if m.is_double:
-        small, large = _small_in_words(m, x), _large_in_words(m, clamped)
+        small, large = _small_in_words(m, x, clamped), _large_in_words(m, clamped)
     else:
-        small = m.fma(x, m.polynomial(m.mul(x, x), _SMALL[m.scalar]), x)
+        small = m.fma(x, m.polynomial(m.mul(clamped, clamped), _SMALL[m.scalar]), x)
         large = m.sub(1.0, exp_normal(m, m.negate(m.polynomial(clamped, _LARGE[m.scalar]))))
     return m.select(m.compare("ult", a, threshold), small, m.copysign(large, x))
 
@@ -99,8 +102,9 @@ def _begin_in_words(m: Arithmetic, x: Pair, coefficients: Sequence[float]) -> Pa
     return result
 
 
-def _small_in_words(m: Arithmetic, x: Value) -> Value:
-    series = m.pair_scale(_begin_in_words(m, m.two_product(x, x), _SMALL[m.scalar]), x)
+def _small_in_words(m: Arithmetic, x: Value, size: Value) -> Value:
+    square = m.two_product(size, size)
+    series = m.pair_scale(_begin_in_words(m, square, _SMALL[m.scalar]), x)
     total = m.fast_two_sum(x, series.high)
     value = m.add(total.high, m.add(total.low, series.low))
     # Of the smallest numbers the low words would be less than any number; -0 stays.
@@ -119,11 +123,12 @@ def erfc(builder: Builder, target: Target, x: Value) -> Value:
     """1 - erf x, accurate where that is near 0. float: below 4.4 ulp; double: below 3 ulp, denormal results too."""
     m = Arithmetic(builder, target, x.type)
     a = m.at_most(m.absolute(x), _COMPLEMENT_BOUNDS[m.scalar][1])
+    a = m.at_least(a, _TINY[m.scalar])
     factor = scaled_erfc(m, a)
     square = m.two_product(a, a)
     large = exp_of_pair(m, m.negate(square.high), m.negate(square.low), factor)
     large = m.select(m.compare("olt", x, 0.0), m.sub(2.0, large), large)
-    small = m.sub(1.0, m.fma(x, m.polynomial(m.mul(x, x), _SMALL[m.scalar]), x))
+    small = m.sub(1.0, m.fma(x, m.polynomial(m.mul(a, a), _SMALL[m.scalar]), x))
     return m.select(m.compare("olt", a, 0.5), small, large)
 
 

@@ -21,6 +21,7 @@ from ..llvm_ir import Builder, Value
 from .arithmetic import Arithmetic, Pair
 from .branches import where_any
 from .scaling import has_scalef, scale_gradually, scalef
+from .tiny import is_ordinary
 
 _LOG2_E: Final = 1.4426950408889634
 # ln 2 = high + low; high has 9 (float) or 33 (double) significant bits.
@@ -51,6 +52,9 @@ _LIMITS: Final = {"float": (-104.0, 89.0), "double": (-746.0, 710.0)}
 
 # From here on exp is a normal number, and here less than twice the smallest one.
 _LEAST_NORMAL: Final = {"float": -87.0, "double": -708.0}
+
+# For lesser x logistic x is e^x: 1 + e^x is rounded to 1.
+_LEAST_QUOTIENT: Final = {"float": -20.0, "double": -40.0}
 
 # e to the power of this times the smallest denormal number is infinite, and that of its negative times 1 is nothing.
 _GREATEST: Final = {"float": 200.0, "double": 1500.0}
@@ -244,17 +248,20 @@ def expm1(builder: Builder, target: Target, x: Value) -> Value:
     """e^x - 1, accurate near 0 too. float, double: below 1.9 ulp."""
     m = Arithmetic(builder, target, x.type)
     _, high = _LIMITS[m.scalar]
-    clamped = m.at_least(m.at_most(x, high), -50.0)
+    ordinary = is_ordinary(m, x, odd=False)
+    clamped = m.at_least(m.select(ordinary, m.at_most(x, high), 0.0), -50.0)
     value = _expm1_scaled(m, clamped, m.format.bias + 1)
-    return m.copysign(value, x)  # keeps -0
+    return m.select(ordinary, value, x)
 
 
 def logistic(builder: Builder, target: Target, x: Value) -> Value:
     """1 / (1 + e^-x), without overflow: denormal results are right. float, double: below 2.5 ulp."""
     m = Arithmetic(builder, target, x.type)
     e = exp(builder, target, m.negate(m.absolute(x)))
-    numerator = m.select(m.compare("oge", x, 0.0), 1.0, e)
-    return m.div(numerator, m.add(e, 1.0))
+    # Where e is small it is the quotient itself: Intel's CPUs divide denormal numbers in microcode.
+    divides = m.compare("uge", x, _LEAST_QUOTIENT[m.scalar])
+    numerator = m.select(m.both(divides, m.compare("olt", x, 0.0)), e, 1.0)
+    return m.select(divides, m.div(numerator, m.add(e, 1.0)), e)
 
 
 def tanh(builder: Builder, target: Target, x: Value) -> Value:
@@ -262,8 +269,9 @@ def tanh(builder: Builder, target: Target, x: Value) -> Value:
     m = Arithmetic(builder, target, x.type)
     # From here on the result rounds to 1.
     a = m.at_most(m.absolute(x), 22.0 if m.is_double else 10.0)
-    t = _expm1_scaled(m, m.add(a, a), None)
-    return m.copysign(m.div(t, m.add(t, 2.0)), x)
+    ordinary = is_ordinary(m, x, odd=True)
+    t = _expm1_scaled(m, m.select(ordinary, m.add(a, a), 0.0), None)
+    return m.copysign(m.select(ordinary, m.div(t, m.add(t, 2.0)), a), x)
 
 
 def sinh_of_modest(m: Arithmetic, a: Value) -> Value:
@@ -288,12 +296,14 @@ def _by_halves(m: Arithmetic, a: Value, modest: Value) -> Value:
 def sinh(builder: Builder, target: Target, x: Value) -> Value:
     """sinh x. Below 2.6 ulp; overflows where the result does."""
     m = Arithmetic(builder, target, x.type)
-    a = m.absolute(x)
-    return m.copysign(_by_halves(m, a, sinh_of_modest(m, a)), x)
+    ordinary = is_ordinary(m, x, odd=True)
+    a = m.select(ordinary, m.absolute(x), 0.0)
+    return m.select(ordinary, m.copysign(_by_halves(m, a, sinh_of_modest(m, a)), x), x)
 
 
 def cosh(builder: Builder, target: Target, x: Value) -> Value:
     """cosh x. Below 2.6 ulp; overflows where the result does."""
     m = Arithmetic(builder, target, x.type)
-    a = m.absolute(x)
+    ordinary = is_ordinary(m, x, odd=True)
+    a = m.select(ordinary, m.absolute(x), 0.0)
     return _by_halves(m, a, cosh_of_modest(m, a))

@@ -17,6 +17,7 @@ from ...targets.target import Target
 from .. import llvm_ir
 from ..llvm_ir import Builder, Value
 from .arithmetic import INFINITY, NAN, Arithmetic, Pair
+from .tiny import is_ordinary
 
 _ATAN: Final = {
     "float": (
@@ -75,10 +76,12 @@ def _angle(m: Arithmetic, x: Pair, y: Pair, left: Value | None = None) -> Pair:
 
 def _arc(m: Arithmetic, t: Pair) -> Pair:
     """atan t in two words, |t| <= tan(pi/8); t's low word comes in by the derivative."""
-    z = m.two_product(t.high, t.high)
+    ordinary = is_ordinary(m, t.high, odd=True)
+    high = m.select(ordinary, t.high, 0.0)
+    z = m.two_product(high, high)
     third = _MINUS_THIRD[m.scalar]
     q = m.fast_two_sum(m.constant(third[0]), m.mul(z.high, m.polynomial(z.high, _ATAN[m.scalar])))
-    u = m.pair_product(m.pair_scale(z, t.high), Pair(q.high, m.add(q.low, third[1])))
+    u = m.pair_product(m.pair_scale(z, high), Pair(q.high, m.add(q.low, third[1])))
     derivative = m.fma(z.high, m.sub(z.high, 1.0), 1.0)
     s = m.fast_two_sum(t.high, u.high)
     return Pair(s.high, m.add(s.low, m.fma(t.low, derivative, u.low)))
@@ -120,6 +123,8 @@ def atan(builder: Builder, target: Target, x: Value) -> Value:
 
 def _cathetus(m: Arithmetic, x: Value) -> Pair:
     """sqrt(1 - x^2) in two words; NaN beyond 1."""
+    ordinary = is_ordinary(m, x, odd=True)
+    x = m.select(ordinary, x, 0.0)
     square = m.two_product(x, x)
     rest = m.fast_two_sum(m.constant(1.0), m.negate(square.high))
     rest = m.fast_two_sum(rest.high, m.sub(rest.low, square.low))

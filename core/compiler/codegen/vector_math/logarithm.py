@@ -19,6 +19,7 @@ from typing import Final
 from ...targets.target import Target
 from ..llvm_ir import Builder, Value
 from .arithmetic import INFINITY, NAN, Arithmetic, Pair
+from .tiny import is_ordinary
 
 _FLOAT: Final = (
     0.3333333134651184, -0.2500081956386566, 0.20001228153705597, -0.1662335991859436, 0.1420174092054367,
@@ -207,15 +208,16 @@ def log1p(builder: Builder, target: Target, x: Value) -> Value:
     1 + x is rounded only to choose k; f = x 2^-k + (2^-k - 1) is then found in two words.
     """
     m = Arithmetic(builder, target, x.type)
-    mantissa, k = split_exponent(m, m.add(x, 1.0))
+    ordinary = is_ordinary(m, x, odd=False)
+    y = m.select(ordinary, x, 0.0)
+    mantissa, k = split_exponent(m, m.add(y, 1.0))
     scale = m.exp2_integer(m.int_sub(0, k))
-    f = m.two_sum(m.mul(x, scale), m.sub(scale, 1.0))
+    f = m.two_sum(m.mul(y, scale), m.sub(scale, 1.0))
     # 2^-k would be denormal for the largest x; from 2^60 on the rounding of 1 + x does no harm.
     huge = m.int_compare("sgt", k, 60)
     f = Pair(m.select(huge, m.sub(mantissa, 1.0), f.high), m.select(huge, 0.0, f.low))
     value = _log_reduced(m, f, k)
-    # The smallest stay, -0 too: the words of a denormal number's logarithm would be less than any number.
-    tiny = m.compare("olt", m.absolute(x), 2.0**-60)
-    value = m.select(m.either(tiny, m.compare("uge", x, INFINITY)), x, value)
+    # Tiny ones stay, -0 too.
+    value = m.select(m.both(ordinary, m.compare("olt", x, INFINITY)), value, x)
     value = m.select(m.compare("oeq", x, -1.0), -INFINITY, value)
     return m.select(m.compare("olt", x, -1.0), NAN, value)

@@ -37,13 +37,13 @@ def cbrt(builder: Builder, target: Target, x: Value) -> Value:
     m = Arithmetic(builder, target, x.type)
     magnitude = m.absolute(x)
     # The smallest and the largest are scaled by a power of 8, so that nothing on the way under- or overflows.
-    least, greatest, steps = (
-        (2.0**-1000, 2.0**1000, 21) if m.is_double else (2.0**-100, 2.0**100, 9)
-    )
+    least, greatest, steps = (2.0**-700, 2.0**900, 200) if m.is_double else (2.0**-60, 2.0**100, 25)
     is_small = m.compare("olt", magnitude, least)
     is_large = m.compare("ogt", magnitude, greatest)
     up, down = 2.0 ** (3 * steps), 2.0**-steps
     a = m.mul(magnitude, m.select(is_small, up, m.select(is_large, 1 / up, 1.0)))
+    # Only 0 is less.
+    a = m.at_least(a, 2.0**-720 if m.is_double else 2.0**-80)
     # 2/3 of the exponent's bias, less a little because the mantissa is not a logarithm.
     third = builder.binary("udiv", m.bits(a), m.integer(3))
     t = m.from_bits(m.int_add(third, 0x2A9F789300000000 if m.is_double else 709958130))

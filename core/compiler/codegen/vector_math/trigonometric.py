@@ -25,6 +25,7 @@ from ...targets.target import Target
 from .. import llvm_ir
 from ..llvm_ir import Builder, Value
 from .arithmetic import INFINITY, Arithmetic, Pair
+from .tiny import is_ordinary
 
 _SIN: Final = {
     "float": (0.008333331905305386, -0.00019840033201035112, 2.7241092084295815e-06),
@@ -312,12 +313,12 @@ def _sine(builder: Builder, target: Target, x: Value, turn: int) -> Value:
     if turn:
         quadrant = m.int_add(quadrant, turn)
     odd = m.int_compare("ne", m.int_and(quadrant, 1), 0)
+    ordinary = is_ordinary(m, x, odd=True)
+    r = Pair(m.select(ordinary, r.high, 0.0), r.low)
     value = m.pair_sum(_series(m, r, lambda sine, cosine: m.select(odd, cosine, sine)))
     sign = m.shift_left(m.int_and(quadrant, 2), m.format.bits - 2)
     value = m.from_bits(m.int_xor(m.bits(value), sign))
-    if turn:
-        return value
-    return m.select(m.compare("oeq", x, 0.0), x, value)  # -0
+    return value if turn else m.select(ordinary, value, x)
 
 
 def sin(builder: Builder, target: Target, x: Value) -> Value:
@@ -342,5 +343,6 @@ def sine_and_cosine(m: Arithmetic, x: Value) -> tuple[Pair, Pair]:
 def tan(builder: Builder, target: Target, x: Value) -> Value:
     """The tangent of any finite number. float, double: below 0.53 ulp."""
     m = Arithmetic(builder, target, x.type)
-    value = m.pair_sum(m.pair_quotient(*sine_and_cosine(m, x)))
-    return m.select(m.compare("oeq", x, 0.0), x, value)
+    ordinary = is_ordinary(m, x, odd=True)
+    value = m.pair_sum(m.pair_quotient(*sine_and_cosine(m, m.select(ordinary, x, 0.0))))
+    return m.select(ordinary, value, x)

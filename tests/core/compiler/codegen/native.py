@@ -3,11 +3,12 @@ ctypes."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import dataclasses
 import mmap
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from tripont.core.compiler.targets.target import Target
 
 _LIBC = ctypes.CDLL(None)
 _LIBM = ctypes.CDLL("libm.so.6")
+# Bits of the register MXCSR, which is the last word of C's fenv_t: results and operands that are denormal count as 0.
+_FLUSH, _FENV, _MXCSR = 0x8040, 32, 7
 
 # Functions of tests that code may call: name -> address.
 FUNCTIONS: dict[str, int] = {}
@@ -48,6 +51,21 @@ class NativeImage:
         kernel = self.function(name, None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
         addresses = (ctypes.c_void_p * len(arrays))(*(a.ctypes.data for a in arrays))
         kernel(ctypes.addressof(addresses), begin, end)
+
+
+@contextlib.contextmanager
+def flushing_denormals() -> Iterator[None]:
+    """This thread's floating-point operations take denormal operands for 0, and give 0 in place of denormal results."""
+    words = (ctypes.c_uint32 * (_FENV // 4))()
+    _LIBM.fegetenv(words)
+    before = words[_MXCSR]
+    words[_MXCSR] = before | _FLUSH
+    _LIBM.fesetenv(words)
+    try:
+        yield
+    finally:
+        words[_MXCSR] = before
+        _LIBM.fesetenv(words)
 
 
 class _WithoutDouble(HostTarget):

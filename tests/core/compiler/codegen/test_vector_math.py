@@ -16,7 +16,7 @@ from tripont.core.compiler.codegen.vector_math import FUNCTIONS
 from tripont.core.compiler.codegen.vector_math.power import HALVES, half_power
 from tripont.core.compiler.reference import gamma as evaluate_gamma
 
-from tests.core.compiler.codegen.native import elementwise, without_double
+from tests.core.compiler.codegen.native import elementwise, flushing_denormals, without_double
 
 Array = np.ndarray[Any, Any]
 BASELINE = "x86-64-v2"
@@ -444,6 +444,58 @@ def test_masked_numbers_do_not_underflow(name: str, scalar: str, dtype: Any, cpu
     got = without_underflow(function, x)
     np.testing.assert_array_equal(got[x < -5000], 0)
     assert (got[x > -5000] > 0).all()
+
+
+@pytest.mark.parametrize("cpu", ["host", "x86-64-v3", BASELINE])
+@pytest.mark.parametrize("scalar", ["float", "double"])
+def test_tiny_arguments_do_not_underflow(scalar: str, cpu: str) -> None:
+    """Squares of an argument near 0, and the second words of its products, would be less than any number."""
+    dtype = np.float32 if scalar == "float" else np.float64
+    size = 10.0 ** -np.arange(4, 37 if scalar == "float" else 270)
+    x = np.concatenate([size, -size]).astype(dtype)
+    for name in TINY:
+        got = without_underflow(elementwise(FUNCTIONS[name], scalar, 1, cpu), x)
+        check(name, got, UNARY[name][0](x.astype(np.longdouble if name != "erf" else dtype)), 4, x)
+
+
+# (exp and exp2 compute every number alike.)
+TINY = (
+    "acos",
+    "asin",
+    "atan",
+    "cbrt",
+    "cos",
+    "cosh",
+    "erf",
+    "erfc",
+    "expm1",
+    "log1p",
+    "sin",
+    "sinh",
+    "tan",
+    "tanh",
+)
+
+
+@pytest.mark.parametrize("cpu", ["host", "x86-64-v3", BASELINE])
+@pytest.mark.parametrize(
+    ("name", "scalar", "x"),
+    [
+        ("logistic", "float", -87.5),
+        ("logistic", "float", -100),
+        ("logistic", "double", -709),
+        ("logistic", "double", -740),
+    ],
+)
+def test_denormal_results_are_no_operands(name: str, scalar: str, x: float, cpu: str) -> None:
+    """The results are the same where the CPU takes denormal operands and results of its operations for 0."""
+    argument = np.full(16, x, np.float32 if scalar == "float" else np.float64)
+    function = elementwise(FUNCTIONS[name], scalar, 1, cpu)
+    expected = function(argument)
+    with flushing_denormals():
+        got = function(argument)
+    assert (expected != 0).all()
+    np.testing.assert_array_equal(got, expected)
 
 
 @pytest.mark.parametrize("cpu", ["host", "x86-64-v3", BASELINE])
