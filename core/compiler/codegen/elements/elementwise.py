@@ -268,9 +268,13 @@ def divide_constant(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
 
 
 def divide_floats(g: Generator, i: hlo.Instruction, o: list[Value]) -> Value:
+    from ..vector_math.arithmetic import Arithmetic
+    from ..vector_math.gradual import divide_powers
     from ..vector_math.quotient import divide_by
 
     x = i.operands[0]
+    if x.opcode == "exponential" and not o[1].is_constant:
+        return divide_powers(Arithmetic(g.builder, g.target, o[0].type), *o)
     whole = x.opcode == "convert" and x.operands[0].dtype.is_integer
     return divide_by(g.builder, g.target, *o, whole=whole)
 
