@@ -256,6 +256,13 @@ class Arithmetic:
         low = self.add(self.add(low, self.mul(ah, bl)), self.mul(al, bh))
         return Pair(p, self.add(low, self.mul(al, bl)))
 
+    def residual(self, c: Value | float, a: Value, b: Value) -> Value:
+        """c - a * b exactly, for a c so near to the product that the difference is a number of the format."""
+        if self.has_fma:
+            return self.fnma(a, b, c)
+        p = self.two_product(a, b)
+        return self.sub(self.sub(c, p.high), p.low)
+
     def _split(self, a: Value) -> Pair:
         """a in two halves of half the precision each: the low bits of the mantissa cut off."""
         dropped = (self.format.mantissa + 2) // 2
@@ -284,8 +291,7 @@ class Arithmetic:
     def pair_quotient(self, x: Pair, y: Pair) -> Pair:
         """x / y, not normalised; the high word is the rounded quotient of the high words."""
         q = self.div(x.high, y.high)
-        p = self.two_product(q, y.high)
-        rest = self.sub(self.sub(x.high, p.high), p.low)
+        rest = self.residual(x.high, q, y.high)
         return Pair(q, self.div(self.add(rest, self.fnma(q, y.low, x.low)), y.high))
 
     def pair_sum(self, x: Pair) -> Value:

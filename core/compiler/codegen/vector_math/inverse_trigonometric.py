@@ -53,13 +53,15 @@ def _angle(m: Arithmetic, x: Pair, y: Pair, left: Value | None = None) -> Pair:
     reduce = m.compare("ogt", small.high, m.mul(large.high, 0.4142135623730950))
     difference = m.fast_two_sum(m.negate(large.high), small.high)
     total = m.fast_two_sum(large.high, small.high)
-    difference = m.fast_two_sum(difference.high, m.add(difference.low, m.sub(small.low, large.low)))
-    total = Pair(total.high, m.add(total.low, m.add(small.low, large.low)))
+    if not all(low.constant == 0 for low in (x.low, y.low)):
+        difference = Pair(difference.high, m.add(difference.low, m.sub(small.low, large.low)))
+        total = Pair(total.high, m.add(total.low, m.add(small.low, large.low)))
+    difference = m.fast_two_sum(*difference)
     numerator = Pair(*(m.select(reduce, a, b) for a, b in zip(difference, small, strict=True)))
     denominator = Pair(*(m.select(reduce, a, b) for a, b in zip(total, large, strict=True)))
     t = m.pair_quotient(numerator, denominator)
     # A tiny angle is the rounded quotient; its low word may be less than the smallest denormal number.
-    t = Pair(t.high, m.select(m.compare("olt", m.absolute(t.high), 2.0**-70), 0.0, t.low))
+    t = Pair(t.high, m.select(m.compare("uge", m.absolute(t.high), 2.0**-70), t.low, 0.0))
     angle = _arc(m, t)
     # Now multiples of pi/4, whose first word has zeros enough to be multiplied exactly.
     eighths = m.select(reduce, 1.0, 0.0)
@@ -90,11 +92,18 @@ def _arc(m: Arithmetic, t: Pair) -> Pair:
 def atan2(builder: Builder, target: Target, y: Value, x: Value) -> Value:
     """The angle of the point (x, y). float, double: below 0.52 ulp. Special values: C99."""
     m = Arithmetic(builder, target, x.type)
-    return m.pair_sum(angle_of_point(m, y, x))
+    return m.copysign(m.pair_sum(_angle_above_axis(m, y, x)), y)
 
 
 def angle_of_point(m: Arithmetic, y: Value, x: Value) -> Pair:
     """atan2 in two words, not normalised, to about 2^-34 and 2^-64."""
+    below_axis = m.int_compare("slt", m.bits(y), 0)
+    angle = _angle_above_axis(m, y, x)
+    return m.pair_select(below_axis, m.pair_negate(angle), angle)
+
+
+def _angle_above_axis(m: Arithmetic, y: Value, x: Value) -> Pair:
+    """The angle of (x, |y|) in two words, from 0 to pi."""
     ax, ay = m.absolute(x), m.absolute(y)
     infinite_x, infinite_y = m.compare("oeq", ax, INFINITY), m.compare("oeq", ay, INFINITY)
     # Infinity stands for 1 and makes what is finite 0; of two zeros x is 1.
@@ -103,16 +112,14 @@ def angle_of_point(m: Arithmetic, y: Value, x: Value) -> Pair:
     a = m.select(m.both(m.compare("oeq", a, 0.0), m.compare("oeq", b, 0.0)), 1.0, a)
     # Nothing over- or underflows that counts: where a tiny one is not scaled, so is the quotient.
     huge, tiny, step = (1000, -800, 200) if m.is_double else (100, -70, 60)
-    over = m.compare("ogt", m.builder.select(m.compare("ogt", a, b), a, b), 2.0**huge)
-    tiny_a, tiny_b = m.compare("olt", a, 2.0**tiny), m.compare("olt", b, 2.0**tiny)
-    below = m.both(m.compare("olt", a, 1.0), m.compare("olt", b, 1.0))
-    up = m.both(m.either(tiny_a, tiny_b), below)
+    larger = m.select(m.compare("ogt", a, b), a, b)
+    smaller = m.select(m.compare("olt", a, b), a, b)
+    over = m.compare("ogt", larger, 2.0**huge)
+    up = m.both(m.compare("olt", smaller, 2.0**tiny), m.compare("olt", larger, 1.0))
     scale = m.select(over, 2.0**-step, m.select(up, 2.0**step, 1.0))
     zero = m.constant(0.0)
     left = m.int_compare("slt", m.bits(x), 0)  # negative or -0
     angle = _angle(m, Pair(m.mul(a, scale), zero), Pair(m.mul(b, scale), zero), left)
-    below_axis = m.int_compare("slt", m.bits(y), 0)
-    angle = m.pair_select(below_axis, m.pair_negate(angle), angle)
     return Pair(m.select(m.compare("uno", x, y), NAN, angle.high), angle.low)
 
 

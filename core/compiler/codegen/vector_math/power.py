@@ -101,8 +101,7 @@ def _half_in_words(m: Arithmetic, a: Value, n: int) -> Value:
     j = m.shift_right_signed(k, 1)
     f = m.scale_normal(mantissa, m.int_sub(k, m.int_add(j, j)))
     root = m.sqrt(f)
-    square = m.two_product(root, root)
-    rest = m.sub(m.sub(f, square.high), square.low)
+    rest = m.residual(f, root, root)
     power = Pair(root, m.mul(rest, m.div(0.5, root)))
     for _ in range(abs(n) // 2):
         power = m.pair_scale(power, f)
@@ -114,8 +113,7 @@ def _half_in_words(m: Arithmetic, a: Value, n: int) -> Value:
     else:
         exponent = m.int_sub(0, exponent)
         inverse = m.div(1.0, power.high)
-        product = m.two_product(inverse, power.high)
-        rest = m.fnma(inverse, power.low, m.sub(m.sub(1.0, product.high), product.low))
+        rest = m.fnma(inverse, power.low, m.residual(1.0, inverse, power.high))
         value = m.fma(inverse, rest, inverse)
     # Beyond it all powers are 0 or infinite. The halves of an exponent must be exponents of normal numbers.
     limit = 2 * m.format.bias - 4

@@ -14,7 +14,7 @@ from .arithmetic import Arithmetic
 
 # The square of such an argument is less than a 2^16th of a unit in the last place of 1, and what is greater has
 # squares and cubes of which the second words of a double-word number are normal.
-_SQUARE: Final = {"float": 2.0**-20, "double": 2.0**-40}
+_SQUARE: Final = {"float": 2.0**-20, "double": 2.0**-70}
 # The argument itself is less than a 16th (float) or 256th (double) of such a unit.
 _LINEAR: Final = {"float": 2.0**-28, "double": 2.0**-61}
 
