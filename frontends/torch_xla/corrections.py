@@ -3,8 +3,8 @@
 torch_xla 2.9, the last one, gives on every device: other gradients of ELU and its relatives, 1 for a maximum norm, the
 tensor itself for its maximum, NaN for ``logit`` with bounds, 0 for ``-1 >> 1``, one result for both of two pixel
 shuffles with different factors, a running variance over n. It refuses gradients through a ``BatchNorm`` that is
-evaluated, those of determinants' logarithms, and slices that begin before the first element (``x[-20:]`` of ten), and
-ends the process over the loss of one sample. PyTorch's
+evaluated, those of determinants' logarithms, and slices that begin before the first element (``x[-20:]`` of ten), packs
+other rows of sequences than the right ones, and ends the process over the loss of one sample. PyTorch's
 decompositions, or a few lines here, stand in their place.
 """
 
@@ -153,6 +153,46 @@ def _nll_loss_backward(kernel: Any, gradient: Any, x: Any, target: Any, *rest: A
     return kernel(of_losses, x.unsqueeze(0), target.reshape(1), *rest).squeeze(0)
 
 
+def _masked_scatter(kernel: Any, x: Any, mask: Any, source: Any) -> Any:
+    """A source that has more elements than ``x``: torch_xla makes a program of it that XLA refuses."""
+    if source.numel() > x.numel():
+        source = source.reshape(-1)[: x.numel()]
+    return kernel(x, mask, source)
+
+
+def _pack_padded_sequence(kernel: Any, x: Any, lengths: Any, batch_first: bool) -> Any:
+    """The rows of sequences in the order of time, and how many sequences are that long, on the CPU.
+
+    PyTorch's kernel takes views of views, of which torch_xla gives the first elements, and the fallback of
+    functionalization wraps the counts as if they were a tensor on the device, so that nothing can read them.
+    """
+    import torch
+
+    if x.device.type != "xla":
+        return kernel(x, lengths, batch_first)
+    if batch_first:
+        x = x.transpose(0, 1)
+    if lengths.numel() != x.shape[1]:
+        raise RuntimeError(
+            f"pack_padded_sequence of {x.shape[1]} sequences takes {x.shape[1]} lengths, but there are "
+            f"{lengths.numel()}."
+        )
+    if lengths.numel() and int(lengths.min()) <= 0:
+        raise RuntimeError(
+            "pack_padded_sequence takes lengths that are greater than 0, but the lengths are "
+            f"{lengths.tolist()}."
+        )
+    if bool((lengths[1:] > lengths[:-1]).any()):
+        raise RuntimeError(
+            "pack_padded_sequence takes lengths in decreasing order, but the lengths are "
+            f"{lengths.tolist()}. With enforce_sorted=False it sorts them."
+        )
+    longest = int(lengths.max()) if lengths.numel() else 0
+    there = torch.arange(longest)[:, None] < lengths
+    rows = (torch.arange(longest)[:, None] * x.shape[1] + torch.arange(x.shape[1]))[there]
+    return x.flatten(0, 1).index_select(0, rows.to(x.device)), there.sum(1)
+
+
 def _sum(kernel: Any, x: Any, dim: Any = None, keepdim: bool = False, **options: Any) -> Any:
     """The sum over all dimensions where ``dim`` names none, as gradients of a maximum norm ask for it."""
     if dim is not None and not dim:
@@ -237,6 +277,7 @@ _BESIDE: Final[dict[str, dict[str, Callable[..., Any]]]] = {
     "XLA": {
         "clamp.default": _clamp,
         "diagonal_copy.default": _diagonal,
+        "masked_scatter.default": _masked_scatter,
         "native_batch_norm.default": _batch_norm,
         "native_batch_norm_backward.default": _batch_norm_backward,
         "nll_loss_backward.default": _nll_loss_backward,
@@ -249,4 +290,5 @@ _BESIDE: Final[dict[str, dict[str, Callable[..., Any]]]] = {
     },
     # The gradients of a maximum of all elements divide by a sum along no dimensions, which is another number there.
     "AutogradXLA": {**_EXTREMES, **complex_numbers.WITH_GRADIENTS},
+    "Functionalize": {"_pack_padded_sequence.default": _pack_padded_sequence},
 }

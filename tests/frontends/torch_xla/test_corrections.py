@@ -7,6 +7,7 @@ import copy
 import pytest
 import torch
 from torch.nn import functional as F  # noqa: N812  # as PyTorch's users call it
+from torch.nn.utils import rnn
 
 INFINITY = float("inf")
 # The functions are smooth enough for float32 to agree to a few ulps of the largest number, which is below 16.
@@ -223,6 +224,53 @@ def test_inference_mode(count):
         torch.testing.assert_close(got, want, **TOLERANCE)
 
 
+LENGTHS = {"in order": [4, 2, 1], "sorted first": [1, 4, 2], "equal": [4, 4, 4]}
+
+
+@pytest.mark.parametrize("batch_first", [True, False])
+@pytest.mark.parametrize("lengths", LENGTHS)
+def test_packed_sequences(lengths, batch_first):
+    """torch_xla packs the first elements in place of the later ones, and nothing can read how many there are."""
+    torch.manual_seed(0)
+    lstm = torch.nn.LSTM(2, 3, batch_first=batch_first)
+    batch = torch.randn(3, 4, 2) if batch_first else torch.randn(4, 3, 2)
+    found = []
+    for device in ("xla", "cpu"):
+        on_device = copy.deepcopy(lstm).to(device)
+        x = batch.to(device).requires_grad_()
+        packed = rnn.pack_padded_sequence(
+            x, torch.tensor(LENGTHS[lengths]), batch_first, enforce_sorted=lengths != "sorted first"
+        )
+        states, (last, _) = on_device(packed)
+        padded, sizes = rnn.pad_packed_sequence(states, batch_first)
+        ((packed.data**2).sum() + (padded**2).sum() + last.sum()).backward()
+        gradients = [p.grad for p in (x, *on_device.parameters())]
+        values = [packed.data, packed.batch_sizes, padded, sizes, last, *gradients]
+        found.append([t.detach().cpu() for t in values])
+    for got, want in zip(*found, strict=True):
+        torch.testing.assert_close(got, want, **TOLERANCE)
+
+
+def test_packed_sequences_in_inference_mode():
+    with torch.inference_mode():
+        x = torch.arange(12.0).reshape(2, 3, 2).to("xla")
+        packed = rnn.pack_sequence([x[0], x[1, :2]])
+        assert packed.batch_sizes.tolist() == [2, 2, 1]
+        assert packed.data[:, 0].tolist() == [0, 6, 2, 8, 4]
+        assert [len(s) for s in rnn.unpack_sequence(packed)] == [3, 2]
+
+
+@pytest.mark.parametrize("count", [2, 6, 9])
+def test_masked_scatter_of_any_source(count):
+    """XLA refuses torch_xla's program where the source has more elements than the array."""
+    x, mask = torch.zeros(2, 3), torch.tensor([[True, False, False], [False, True, False]])
+    source = torch.arange(1.0, count + 1)
+    found = [
+        x.to(d).masked_scatter(mask.to(d), source.to(d)).cpu().tolist() for d in ("xla", "cpu")
+    ]
+    assert found[0] == found[1]
+
+
 class Corrected(torch.nn.Module):
     """What has corrections for XLA's devices, on the CPU."""
 
@@ -265,6 +313,15 @@ BAD_CALLS = {
     ),
     "batch_norm without statistics": lambda device: F.batch_norm(
         torch.ones(2, 4, device=device, requires_grad=True), None, None
+    ),
+    "fewer lengths than sequences": lambda device: rnn.pack_padded_sequence(
+        torch.ones(4, 3, 2, device=device), torch.tensor([4, 2])
+    ),
+    "a sequence without elements": lambda device: rnn.pack_padded_sequence(
+        torch.ones(4, 3, 2, device=device), torch.tensor([4, 2, 0])
+    ),
+    "lengths that are not in order": lambda device: rnn.pack_padded_sequence(
+        torch.ones(4, 3, 2, device=device), torch.tensor([2, 4, 1])
     ),
     "two targets of one sample": lambda device: F.nll_loss(
         torch.ones(3, device=device), torch.tensor([1, 2], device=device)
