@@ -104,6 +104,11 @@ def register() -> None:
         lambda: compat.analyse_costs_before_compiling(PLATFORM),
     )
     _attempt(
+        "jax2tf",
+        "jax2tf.convert(f) needs native_serialization_platforms=['cpu']",
+        lambda: compat.export_for_tensorflow(PLATFORM),
+    )
+    _attempt(
         "linear algebra",
         "decompositions such as jnp.linalg.eigh fail or are slow on this device",
         lambda: linalg.register(PLATFORM),

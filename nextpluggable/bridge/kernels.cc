@@ -12,6 +12,10 @@
 #include "nextpluggable/bridge/sizes.h"
 #include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
+#include "tensorflow/core/framework/allocator.h"
+#include "tensorflow/core/framework/node_properties.h"
+#include "tensorflow/core/framework/op.h"
+#include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/platform/mutex.h"
 
 namespace tripont::tensorflow {
@@ -81,9 +85,32 @@ class Guarded : public tf::XlaOpKernel {
   const Rule rule_;
 };
 
+// A kernel that asks which of XLA's devices it is for, and knows no other than TensorFlow's own. It
+// is told that it is for the CPU: XlaCallModule holds a program that JAX or PyTorch/XLA exported for
+// that platform, in StableHLO, which means the same on every device.
+std::unique_ptr<tf::OpKernel> MakeForCpu(tf::OpKernelConstruction* construction,
+                                         tf::XlaOpRegistry::Factory factory) {
+  std::shared_ptr<const tf::NodeProperties> properties;
+  absl::Status status = tf::NodeProperties::CreateFromNodeDef(
+      construction->def(), tf::OpRegistry::Global(), &properties);
+  std::unique_ptr<tf::OpKernel> original;
+  if (status.ok()) {
+    tf::OpKernelConstruction for_cpu(
+        tf::DeviceType(tf::DEVICE_CPU_XLA_JIT), construction->device(), tf::cpu_allocator(),
+        construction->function_library(), construction->resource_manager(), properties,
+        construction->input_memory_types(), construction->output_memory_types(),
+        construction->graph_def_version(), &status);
+    original.reset(factory(&for_cpu));
+  }
+  if (!status.ok()) construction->SetStatus(status);
+  return original;
+}
+
 tf::OpKernel* MakeGuarded(tf::OpKernelConstruction* construction) {
-  const auto factory = Originals().at(construction->def().op());
-  std::unique_ptr<tf::OpKernel> original(factory(construction));
+  const std::string& op = construction->def().op();
+  const auto factory = Originals().at(op);
+  auto original = op == "XlaCallModule" ? MakeForCpu(construction, factory)
+                                        : std::unique_ptr<tf::OpKernel>(factory(construction));
   return new Guarded(construction, std::move(original));
 }
 
