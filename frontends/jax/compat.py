@@ -7,9 +7,8 @@ means. When JAX changes, this is the file to change.
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import FrameType, SimpleNamespace
 from typing import Any
 
@@ -160,52 +159,40 @@ def export_for_tensorflow(platform: str) -> None:
     TensorFlow runs an exported program only on a platform that the program names, and knows no other than CPU, CUDA,
     ROCM and TPU. The device XPU of TensorFlow runs programs for the CPU. ``native_serialization_platforms`` goes first.
     """
-    if importlib.util.find_spec("jax.experimental.jax2tf") is None:
-        return
     from jax._src.export import _export
 
-    original = _export._export_internal
+    original = _export.default_export_platform
 
-    # jax2tf alone gives this argument. jax.export.export is left as it is.
-    def _export_internal(
-        function: Any,
-        *,
-        platforms: Sequence[str] | None = None,
-        _device_assignment_for_internal_jax2tf_use_only: list[Any] | None = None,
-        **options: Any,
-    ) -> Any:
-        by_jax2tf = _device_assignment_for_internal_jax2tf_use_only
-        if by_jax2tf is not None and not platforms and xla_bridge.default_backend() == platform:
-            platforms = ("cpu",)
-        return original(
-            function,
-            platforms=platforms,
-            _device_assignment_for_internal_jax2tf_use_only=by_jax2tf,
-            **options,
-        )
+    # jax2tf, which imports TensorFlow, may be imported at any time. Its exports come by here.
+    def default_export_platform() -> str:
+        _convert_for_cpu(platform)
+        return original()
 
-    _export._export_internal = _export_internal  # type: ignore[assignment]
+    _export.default_export_platform = default_export_platform
+    _convert_for_cpu(platform)
+
+
+def _convert_for_cpu(platform: str) -> None:
     jax2tf = sys.modules.get("jax.experimental.jax2tf.jax2tf")
-    if jax2tf is not None:
-        _export_again_for_tensorflow(jax2tf.NativeSerializationImpl, platform)
+    conversion: Any = getattr(jax2tf, "NativeSerializationImpl", None)
+    if conversion is None or hasattr(conversion, "tripont_platform"):
+        return
+    export, run = conversion.before_conversion, conversion.run_fun_tf
 
+    def before_conversion(self: Any) -> None:
+        if not self.native_serialization_platforms and xla_bridge.default_backend() == platform:
+            self.native_serialization_platforms = ("cpu",)
+        export(self)
 
-def _export_again_for_tensorflow(conversion: Any, platform: str) -> None:
-    """Have jax2tf export again what it exports just now.
-
-    If the first thing that a process does with JAX is ``jax2tf.convert``, this platform is registered in the course of
-    that export, by which JAX asks for its default platform.
-    """
-    original = conversion.run_fun_tf
-
+    # The export in whose course jax2tf was found has begun without the function above.
     def run_fun_tf(self: Any, arguments: Any) -> Any:
         if self.exported.platforms == (platform,):
-            self.native_serialization_platforms = ("cpu",)
             self._restore_context()
             self.before_conversion()
-        return original(self, arguments)
+        return run(self, arguments)
 
-    conversion.run_fun_tf = run_fun_tf
+    conversion.before_conversion, conversion.run_fun_tf = before_conversion, run_fun_tf
+    conversion.tripont_platform = platform
 
 
 def primitives_without_lowering(platform: str) -> dict[str, Any]:
