@@ -109,6 +109,8 @@ class Generator:
         self._levels = [_Level([], False)]
         self._level_of: dict[int, int] = {}  # by the number of the value
         self._memo: dict[Hashable, Any] = {}
+        # Indices by number: an element's key has the number, for an index takes long to hash.
+        self._places: dict[Index, int] = {}
         self._position = 0  # the level that is being written to; below the top while hoisting
 
     # ------------------------------------------------------------------------------------------ levels
@@ -222,6 +224,14 @@ class Generator:
     def recall(self, key: Hashable) -> Any:
         return self._memo.get(key)
 
+    def place(self, index: Index) -> int:
+        """The number of an index, for keys of what is remembered about it."""
+        return self._places.setdefault(index, len(self._places))
+
+    def know(self, instruction: hlo.Instruction, index: Index, value: Element) -> None:
+        """Say that ``value`` is the element of ``instruction`` at ``index`` until the code leaves this depth."""
+        self.remember((instruction, self.place(index)), value, self.depth)
+
     def remember(self, key: Hashable, value: Any, level: int) -> None:
         """``recall(key)`` gives ``value`` until the code leaves ``level``."""
         self._memo[key] = value
@@ -266,21 +276,26 @@ class Generator:
         if hit is not None:
             return hit
         # (Most of the time of writing a module is spent here.)
-        level = floor
+        level, top, known = floor, len(self._levels) - 1, self._level_of
         for operand in operands:
             for value in (operand,) if type(operand) is Value else components(operand):
-                level = max(level, self.level_of(value))
+                number = value.number
+                if number > 0:  # see level_of
+                    at = known.get(number, top)
+                    if at > level:
+                        level = at
         made_before = self.builder.count
         if level >= self._position:
             result = emit()
         else:
             with self.at(level):
                 result = emit()
-        for value in components(result):
+        for value in (result,) if type(result) is Value else components(result):
             # What was there before (x + 0 is x) stays where it was made, which may be further out than ``level``.
             if value.number > made_before:
-                self._level_of.setdefault(value.number, level)
-        self.remember(key, result, level)
+                known.setdefault(value.number, level)
+        self._memo[key] = result
+        self._levels[level].keys.append(key)
         return result
 
     def apply(self, opcode: str, a: Value, b: Value) -> Value:

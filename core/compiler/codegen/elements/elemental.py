@@ -33,19 +33,24 @@ def element(g: Generator, instruction: hlo.Instruction, index: Index) -> Element
 
     Raises CompileError UNIMPLEMENTED for what is not indexable.
     """
-    hit = g.recall((instruction, index))
+    place = g.place(index)
+    hit = g.recall((instruction, place))
     if hit is not None:
         return hit  # type: ignore[no-any-return]
     # Chains of elementwise instructions can be long: walk them with a stack of our own. What is known is kept here too:
     # to find it by an index takes as long as to write its code.
     found: dict[hlo.Instruction, Element] = {}
+    bound, recall, everywhere = g.bound, g.recall, g.place(())
+    level_of_index = _level_of(g, index)
 
     def known(i: hlo.Instruction) -> bool:
         if i in found:
             return True
-        value = _known(g, i, index)
+        value = bound.get(i)
         if value is None:
-            return False
+            value = recall((i, place if i.dims else everywhere))
+            if value is None:
+                return False
         found[i] = value
         return True
 
@@ -69,24 +74,22 @@ def element(g: Generator, instruction: hlo.Instruction, index: Index) -> Element
                 stack.extend(reversed(missing))
                 continue
             value = elementwise.emit(g, top, [found[o] for o in top.operands])
-        _remember(g, top, at, value)
+        level = max([g.level_of(v) for v in components(value)])
+        if top.dims:
+            g.remember((top, place), value, max(level, level_of_index))
+        else:
+            g.remember((top, everywhere), value, level)
         found[top] = value
         stack.pop()
     return found[instruction]
 
 
-def _known(g: Generator, instruction: hlo.Instruction, index: Index) -> Element | None:
-    bound = g.bound.get(instruction)
-    if bound is not None:
-        return bound
-    return g.recall((instruction, index if instruction.dims else ()))  # type: ignore[no-any-return]
-
-
-def _remember(g: Generator, instruction: hlo.Instruction, index: Index, value: Element) -> None:
-    level = max(g.level_of(v) for v in components(value))
+def _level_of(g: Generator, index: Index) -> int:
+    """The innermost loop depth that a coordinate lives at."""
+    level = 0
     for c in index:
         level = max(level, g.level_of(c.base), g.level_of(c.vector) if c.vector is not None else 0)
-    g.remember((instruction, index), value, level)
+    return level
 
 
 def _is_elementwise(instruction: hlo.Instruction) -> bool:

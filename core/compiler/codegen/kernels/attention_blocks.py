@@ -150,7 +150,7 @@ class Blocks:
     ) -> Value:
         """A vector of ``i`` at ``index``, in the lanes of ``mask``, where that of ``known`` is ``value``."""
         with self.g.masked(mask):
-            self.g.remember((known, index), value, self.g.depth)
+            self.g.know(known, index, value)
             made = element(self.g, i, index)
         assert isinstance(made, Value)
         return self.vector(made)

@@ -359,8 +359,8 @@ class _Gradient(Blocks):
                 scores, slopes = (self.load(p) for p in pointers)
                 mask = self.there(column) if partial else None
                 with g.masked(mask):
-                    g.remember((parts.scores, index), scores, g.depth)
-                    g.remember((parts.slopes, index), slopes, g.depth)
+                    g.know(parts.scores, index, scores)
+                    g.know(parts.slopes, index, slopes)
                     made = [element(g, i, index) for i in (parts.weights, parts.changes)]
                 for value, pointer in zip(made, pointers, strict=True):
                     assert isinstance(value, Value)

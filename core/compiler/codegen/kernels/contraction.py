@@ -164,7 +164,7 @@ def emit(frame: Frame) -> EmittedKernel:
 
         def write(index: Index, value: Element, mask: Value | None) -> None:
             g.note(*components(value))
-            g.remember((dot, index), value, g.depth)
+            g.know(dot, index, value)
             if mask is None:
                 values = [element(g, root, index) for root in roots]
             else:

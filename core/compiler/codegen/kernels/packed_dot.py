@@ -789,7 +789,7 @@ class PackedDot(tiles.Places):
                     g.normal.add(value.number)
                 if epilogue is not None:
                     value = epilogue(value, r, v)
-                g.remember((self.dot, index), value, g.depth)
+                g.know(self.dot, index, value)
                 results = [element(g, root, index) for root in self.roots]
                 for array, result in zip(self.frame.results, results, strict=True):
                     g.store(array, index, result)

@@ -186,7 +186,7 @@ class _Tiles:
 
         def remember(transpose: hlo.Instruction, index: Index, value: Element) -> None:
             g.note(*components(value))
-            g.remember((transpose, index), value, g.depth)
+            g.know(transpose, index, value)
 
         def kept_lines(transpose: hlo.Instruction) -> _Square:
             kept = _Square(g, tile)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tripont.core.compiler.codegen.generator import Generator
+from tripont.core.compiler.codegen.elements.elemental import element
+from tripont.core.compiler.codegen.generator import Coordinate, Generator, fixed
 from tripont.core.compiler.codegen.llvm_ir import Builder, Module, Value, i64
+from tripont.core.compiler.ir import hlo
+from tripont.core.compiler.ir.dtypes import F32
 from tripont.core.compiler.targets.host import for_cpu
 
 
@@ -45,3 +48,16 @@ def test_noting_again_does_not_move_a_value_inward() -> None:
             g.note(i)
             assert g.level_of(i) == 1
         assert g.level_of(i) == 1
+
+
+def test_an_element_is_known_at_equal_indices_until_the_code_leaves_the_depth() -> None:
+    g = generator()
+    x = hlo.parameter(0, hlo.Shape(F32, (8, 8)))
+    with g.loop(i64(0), i64(8)) as (i, _, _):
+        index = (Coordinate(i, high=7), fixed(2))
+        value = made_outside(g)
+        with g.loop(i64(0), i64(8)):
+            g.know(x, index, value)
+            assert element(g, x, (Coordinate(i, high=7), fixed(2))) is value
+            assert g.recall((x, g.place((Coordinate(i, high=7), fixed(3))))) is None
+        assert g.recall((x, g.place(index))) is None
