@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from ..ir import dtypes
 from ..ir.hlo import Instruction, Module, Shape, constant
 from ..ir.patterns import constant_value
 from ..ir.registry import NEVER, OPS, SLOWLY
@@ -17,6 +18,9 @@ from .rewrite import Rule, sweep_module
 
 MAXIMUM_FOLDED: Final = 4096  # elements of a folded constant
 MAXIMUM_FOLDED_OPERAND: Final = 1 << 16
+# Elements of a table, computed of one that is a constant of the program: NumPy takes some five milliseconds for so many
+# sines, and the constant takes no more room than the one before.
+MAXIMUM_FOLDED_TABLE: Final = 1 << 18
 # In decimal arithmetic, a millisecond an element and more: a constant of some thousand would take seconds.
 MAXIMUM_FOLDED_SLOWLY: Final = 16
 
@@ -67,13 +71,16 @@ def fold(instruction: Instruction) -> Instruction | None:
             return None
         literals.append(literal)
     shape = instruction.shape
-    if not isinstance(shape, Shape) or shape.elements > MAXIMUM_FOLDED:
+    if not isinstance(shape, Shape):
+        return None
+    is_table = _is_table(instruction, shape)
+    if shape.elements > (MAXIMUM_FOLDED_TABLE if is_table else MAXIMUM_FOLDED):
         return None
     if OPS[instruction.opcode].folding == SLOWLY and shape.elements > MAXIMUM_FOLDED_SLOWLY:
         return None
     if not evaluate.can_evaluate(instruction.opcode):
         return None
-    if sum(o.elements for o in operands) > MAXIMUM_FOLDED_OPERAND:
+    if not is_table and sum(o.elements for o in operands) > MAXIMUM_FOLDED_OPERAND:
         return None
     if instruction.called and sum(o.elements for o in operands) > 256:
         return None
@@ -84,6 +91,20 @@ def fold(instruction: Instruction) -> Instruction | None:
     except evaluate.CompileError:
         return None
     return constant(value, shape.dtype, instruction.metadata)
+
+
+def _is_table(instruction: Instruction, shape: Shape) -> bool:
+    """Whether it computes, element by element, what takes no more room than a constant among its operands.
+
+    Functions of 64-bit floats are left to kernels: NumPy has nothing wider to compute them in, and its own are less
+    exact than those of docs/accuracy.md.
+    """
+    if OPS[instruction.opcode].transcendental and shape.dtype.component is dtypes.F64:
+        return False
+    return instruction.is_elementwise and any(
+        o.opcode == "constant" and isinstance(o.shape, Shape) and o.shape.bytes >= shape.bytes
+        for o in instruction.operands
+    )
 
 
 def _literal(operand: Instruction, *, splats: bool) -> np.ndarray | None:

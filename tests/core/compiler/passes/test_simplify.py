@@ -388,9 +388,26 @@ def test_nan_constant_is_one_value() -> None:
 
 
 def test_folding_is_bounded() -> None:
-    big = hlo.constant(np.arange(100_000, dtype=np.float32))
+    big = hlo.constant(np.arange((1 << 18) + 1, dtype=np.float32))
     after = simplify(module([], op("exponential", big)))
     assert opcodes(after.entry) == ["exponential"]
+
+
+def test_functions_of_a_table_are_a_table() -> None:
+    """As positional encodings are: longer than other folded constants may be, but no larger than what they replace."""
+    angles = np.linspace(-9, 9, 1 << 18).astype(np.float32)
+    table = hlo.constant(angles)
+    twice = op(
+        "multiply", op("sine", table), hlo.broadcast(hlo.constant(np.float32(2)), table.dims)
+    )
+    (folded,) = simplify(module([], twice)).entry.results
+    assert folded.opcode == "constant"
+    expected = np.float32(2) * np.sin(angles.astype(np.float64)).astype(np.float32)
+    np.testing.assert_array_equal(folded.attributes["literal"], expected)
+    wider = hlo.Instruction("convert", hlo.Shape(dtypes.F64, table.dims), [table])
+    assert "convert" in opcodes(simplify(module([], wider)).entry)
+    exact = op("sine", hlo.constant(angles[:5000].astype(np.float64)))
+    assert "sine" in opcodes(simplify(module([], exact)).entry)
 
 
 def test_functions_of_decimal_arithmetic_are_folded_for_few_elements() -> None:
