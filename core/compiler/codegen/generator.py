@@ -252,6 +252,16 @@ class Generator:
             self.mask, self._memo = saved, saved_memo
 
     @contextmanager
+    def unmasked(self) -> Iterator[None]:
+        """Loads touch all lanes, which are not those that a mask around this is for."""
+        saved, saved_memo = self.mask, self._memo
+        self.mask, self._memo = None, dict(self._memo)
+        try:
+            yield
+        finally:
+            self.mask, self._memo = saved, saved_memo
+
+    @contextmanager
     def fetching(self, size: int) -> Iterator[None]:
         """What is read from arrays of at least ``size`` bytes is only asked for: it will be read soon. The values that
         are made meanwhile mean nothing, and nobody may use them.

@@ -259,6 +259,49 @@ class Reduction:
             flat = self.combine(low, self.structured(high))
         return flat
 
+    def across_lanes_of_rows(self, rows: Sequence[list[Value]]) -> list[Value]:
+        """The accumulators of as many rows, at most as many as they have lanes, in the lanes of one set of vectors.
+
+        A step puts halves of two rows' lanes together, where :meth:`across_lanes` has one row's: each number is made
+        of the same numbers in the same order, by a quarter of the instructions for sixteen rows.
+        """
+        b = self.g.builder
+        count = llvm_ir.lanes_of(rows[0][0].type)
+
+        def halved(first: list[Value], second: list[Value], part: int, lanes: int) -> list[Value]:
+            """Of vectors whose rows have ``part`` lanes each, the first halves of all parts with the second ones:
+            those of ``first`` and ``second`` in turns, or of ``first`` alone if ``lanes`` is half its own.
+            """
+            both = lanes == llvm_ir.lanes_of(first[0].type)
+            starts = [
+                start + of
+                for start in range(0, llvm_ir.lanes_of(first[0].type), part)
+                for of in ((0, lanes) if both else (0,))
+            ]
+            half = part // 2
+            picks = [
+                [start + offset + n for start in starts for n in range(half)]
+                for offset in (0, half)
+            ]
+            low, high = (
+                [b.shuffle(v, w, pick) for v, w in zip(first, second, strict=True)]
+                for pick in picks
+            )
+            self.g.note(*low, *high)
+            return self.combine(low, self.structured(high))
+
+        def together(rows: Sequence[list[Value]]) -> list[Value]:
+            if len(rows) == 1:
+                return rows[0]
+            even, odd = together(rows[::2]), together(rows[1::2])
+            return halved(even, odd, 2 * count // len(rows), count)
+
+        flat, lanes = together(rows), count
+        while lanes > len(rows):
+            flat = halved(flat, flat, lanes // len(rows), lanes // 2)
+            lanes //= 2
+        return flat
+
     # ----------------------------------------------------------------------------------------------- results
     def values(self, flat: Sequence[Value]) -> dict[hlo.Instruction, Element]:
         """What each reduction (or element of one with several results) gives, from the accumulators at the end."""

@@ -12,10 +12,11 @@ many terms in blocks (:mod:`.accumulation`): a long floating-point sum is as exa
 from __future__ import annotations
 
 import math
+from typing import Final
 
 from ...fusion.clusters import SHORTEST_VECTOR, shortest_vector
 from ...ir import errors
-from .. import costs
+from .. import costs, effort
 from ..generator import Coordinate, Index
 from ..llvm_ir import Value, i64
 from . import loops, work_groups
@@ -23,6 +24,12 @@ from .accumulators import Reduction
 from .emit import EmittedKernel, Frame, emitter
 from .row_blocks import SMALLEST_GATHERED
 from .row_totals import RowTotals
+
+# Rows that are reduced together, and the weight of the code for all their vectors at most. (Of bytes, of which there
+# are more in a vector, not every CPU has a shuffle across two vectors.)
+FEWEST_ROWS: Final = 4
+MOST_ROWS: Final = 16
+MOST_CODE: Final = 64
 
 
 @emitter(collapsed=True)
@@ -55,11 +62,11 @@ class ReduceKernel(Reduction):
             lane = minor
             if (
                 self.kept
-                and dims[minor] < self.shortest_vector()
+                and self.is_too_short(minor)
                 and dims[self.kept[-1]] >= self.lanes
                 and not self.full
             ):
-                lane = self.kept[-1]  # too short for lanes
+                lane = self.kept[-1]
         else:
             lane = minor
         self.shared = (
@@ -68,8 +75,15 @@ class ReduceKernel(Reduction):
         units = self.emit_rows(lane) if lane in self.reduced else self.emit_blocks(lane)
         return frame.finish(units, cost)
 
+    def is_too_short(self, lane: int) -> bool:
+        """Whether a row is not to be reduced by vectors along it."""
+        size = self.dims[lane]
+        if size < SHORTEST_VECTOR:
+            return True
+        return size < self.shortest_vector() and not self.takes_rows_together(lane)
+
     def shortest_vector(self) -> int:
-        """How many elements a row has at least that is reduced by vectors along it."""
+        """How many elements a row has at least that is reduced by vectors along it alone."""
         target, computation = self.frame.target, self.frame.computation
         read = [p.dtype.size for p in computation.parameters if p.dims == self.dims]
         if target.work_group > 1 or min(read, default=SMALLEST_GATHERED) < SMALLEST_GATHERED:
@@ -78,6 +92,12 @@ class ReduceKernel(Reduction):
 
     def emit_rows(self, lane: int) -> int:
         """A unit of work is one result; the lanes run along a reduced dimension."""
+
+        if self.takes_rows_together(lane):
+            return loops.iterate(
+                self.frame, self.kept_dims, self.lanes, self.masked,
+                lambda g, kept, mask: self.write_rows(lane, kept, mask),
+            )  # fmt: skip
 
         def row(kept: Index) -> None:
             totals = RowTotals(self, kept, lane).totals()
@@ -89,6 +109,42 @@ class ReduceKernel(Reduction):
             return 1
         loops.count(self.g, self.frame.begin, self.frame.end, self.kept_dims, row)
         return math.prod(self.kept_dims)
+
+    def takes_rows_together(self, lane: int) -> bool:
+        """Whether neighbouring rows are reduced at the same time: short ones, of which putting the lanes of a vector
+        together is the most work.
+        """
+        size, lanes = self.dims[lane], self.lanes
+        if self.once or self.full or self.frame.target.work_group > 1:
+            return False
+        if self.reduced != (lane,) or not self.kept or self.kept[-1] != lane - 1:
+            return False
+        if not FEWEST_ROWS <= lanes <= MOST_ROWS or not effort.is_careful(self.g.builder.module):
+            return False
+        if self.dims[self.kept[-1]] < lanes or size <= lanes // 2:
+            return False
+        if size % lanes and not self.masked:
+            return False
+        vectors = -(-size // lanes)
+        return vectors * lanes * self.size <= MOST_CODE
+
+    def write_rows(self, lane: int, kept: Index, mask: Value | None) -> None:
+        """The results at ``kept``, whose last coordinate runs along the lanes; of those without ``mask`` there are no
+        rows.
+        """
+        g, last = self.g, kept[-1]
+        if last.is_uniform:
+            self.write(RowTotals(self, kept, lane).totals(), kept, mask)
+            return
+        there = last.lanes if mask is None else last.high - last.low + 1
+        rows = []
+        with g.unmasked():  # the lanes of a row are not the rows
+            for n in range(there):
+                base = g.add(last.base, i64(n))
+                place = Coordinate(base, low=last.low + n, high=last.high)
+                rows.append(RowTotals(self, (*kept[:-1], place), lane).vectors_of_totals())
+        rows += [rows[0]] * (last.lanes - there)
+        self.write(self.across_lanes_of_rows(rows), kept, mask)
 
     def emit_blocks(self, lane: int) -> int:
         """A unit of work is a block of results that are neighbours in the kept dimension ``lane``."""

@@ -54,11 +54,8 @@ class RowTotals:
     def totals(self) -> list[Value]:
         """The accumulators at the end of the row, as single numbers."""
         reduction = self.reduction
-        others = [d for d in reduction.reduced if d != self.lane]
-        terms = -(-self.vectors // (self.unroll * self.stride)) + 1
-        flat = reduction.nest(others, self.fresh(), self.along, self.fresh, self.merge, terms)
-        sets = self.split(flat[: self.accumulators * self.width])
-        total = reduction.across_lanes(reduction.joined(sets))
+        flat = self.accumulated()
+        total = reduction.across_lanes(self.joined(flat))
         if self.scalar_tail:
             extra = flat[self.accumulators * self.width :]
             total = reduction.combine(total, reduction.structured(extra))
@@ -67,6 +64,21 @@ class RowTotals:
                 self.g, total, lambda a, b: reduction.combine(a, reduction.structured(b))
             )
         return total
+
+    def vectors_of_totals(self) -> list[Value]:
+        """The same with the lanes not yet put together, for a row without :attr:`scalar_tail`."""
+        return self.joined(self.accumulated())
+
+    def joined(self, flat: Sequence[Value]) -> list[Value]:
+        """The vectors of all accumulators as those of one."""
+        return self.reduction.joined(self.split(flat[: self.accumulators * self.width]))
+
+    def accumulated(self) -> list[Value]:
+        """All accumulators at the end of the row."""
+        reduction = self.reduction
+        others = [d for d in reduction.reduced if d != self.lane]
+        terms = -(-self.vectors // (self.unroll * self.stride)) + 1
+        return reduction.nest(others, self.fresh(), self.along, self.fresh, self.merge, terms)
 
     def split(self, flat: Sequence[Value]) -> list[list[Value]]:
         return self.reduction.split(flat, self.width)
