@@ -269,8 +269,8 @@ class Reduction:
         count = llvm_ir.lanes_of(rows[0][0].type)
 
         def halved(first: list[Value], second: list[Value], part: int, lanes: int) -> list[Value]:
-            """Of vectors whose rows have ``part`` lanes each, the first halves of all parts with the second ones:
-            those of ``first`` and ``second`` in turns, or of ``first`` alone if ``lanes`` is half its own.
+            """The first halves of all rows with their second halves. A row has ``part`` lanes of a vector; the rows of
+            ``first`` and ``second`` come in turns, or those of ``first`` alone if ``lanes`` is half its own.
             """
             both = lanes == llvm_ir.lanes_of(first[0].type)
             starts = [

@@ -25,8 +25,8 @@ from .emit import EmittedKernel, Frame, emitter
 from .row_blocks import SMALLEST_GATHERED
 from .row_totals import RowTotals
 
-# Rows that are reduced together, and the weight of the code for all their vectors at most. (Of bytes, of which there
-# are more in a vector, not every CPU has a shuffle across two vectors.)
+# Rows that are reduced together, and the weight of the code for all their vectors at most. (A vector of bytes has more
+# lanes, and not every CPU has a shuffle of bytes across two vectors.)
 FEWEST_ROWS: Final = 4
 MOST_ROWS: Final = 16
 MOST_CODE: Final = 64
@@ -91,7 +91,7 @@ class ReduceKernel(Reduction):
         return max(map(shortest_vector, self.reduces))
 
     def emit_rows(self, lane: int) -> int:
-        """A unit of work is one result; the lanes run along a reduced dimension."""
+        """A unit of work is one result, or a few neighbouring ones; the lanes run along a reduced dimension."""
 
         if self.takes_rows_together(lane):
             return loops.iterate(
