@@ -53,15 +53,15 @@ endif()
 set(TRIPONT_TENSORFLOW "${default_tensorflow}" CACHE STRING
   "Build the TensorFlow adapter: ON, OFF, or AUTO: if the TensorFlow that it is written for is installed")
 tripont_ask_python(fetch_pjrt_header.py TENSORFLOW_VERSION --version)
-set(TENSORFLOW_INCLUDE_DIR "" CACHE PATH "Folder that holds tensorflow/c/kernels.h")
+set(TENSORFLOW_INCLUDE_DIR "" CACHE PATH
+  "Folder that holds tensorflow/c/kernels.h, of the version that cmake/fetch_pjrt_header.py --version says; found if empty")
 set(with_tensorflow "${TRIPONT_TENSORFLOW}")
 if(with_tensorflow STREQUAL "AUTO")
   tripont_ask_python(fetch_pjrt_header.py with_tensorflow --installed)
 endif()
 if(with_tensorflow)
-  if(NOT EXISTS "${TENSORFLOW_INCLUDE_DIR}/tensorflow/c/kernels.h")
-    tripont_ask_python(fetch_pjrt_header.py found_tensorflow --tensorflow)
-    set(TENSORFLOW_INCLUDE_DIR "${found_tensorflow}" CACHE PATH "" FORCE)
+  if(NOT TENSORFLOW_INCLUDE_DIR)  # looked for by every configuration: another TensorFlow may have been installed
+    tripont_ask_python(fetch_pjrt_header.py TENSORFLOW_INCLUDE_DIR --tensorflow)
   endif()
   if(NOT EXISTS "${TENSORFLOW_INCLUDE_DIR}/tensorflow/c/kernels.h")
     message(FATAL_ERROR "tensorflow/c/kernels.h is not in '${TENSORFLOW_INCLUDE_DIR}': give its folder by "

@@ -9,8 +9,9 @@ framework accepts. The folder is the first of these:
 4. the cache folder, filled from the wheel of ``tensorflow-cpu``: its headers are 4 MB of downloads out of 274.
 
 ``--tensorflow`` prints a folder that holds all of TensorFlow's headers that the adapter (nextpluggable) needs, of the
-same four places (40 MB of downloads); ``--installed`` prints the headers of an installed TensorFlow, or nothing;
-``--version`` the version of TensorFlow. Nothing of TensorFlow is needed after the build.
+same four places (40 MB of downloads), but that an installed TensorFlow may be of any version that the adapter can be
+compiled for; ``--installed`` prints the headers of such a TensorFlow, or nothing; ``--version`` the version that the
+headers of ``--tensorflow`` are of. Nothing of TensorFlow is needed after the build.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -38,6 +40,8 @@ HEADERS = (
 )
 ADAPTER_HEADER = "tensorflow/c/kernels.h"
 VERSION = WHEEL.split("==")[1]
+# The minor versions that the adapter can be compiled for. One that is installed is taken before that of the wheel.
+MINORS = ("2.21", "2.22")
 IN_WHEEL = "tensorflow/include/"
 # Half of the wheel's headers, in bytes, are those of libraries that the adapter has nothing to do with.
 FOLDERS = (
@@ -67,15 +71,21 @@ def missing(folder: Path, headers: Sequence[str] = HEADERS) -> str | None:
     return next((header for header in headers if not (folder / header).is_file()), None)
 
 
-def installed_tensorflow() -> Path | None:
-    """The include folder of an installed TensorFlow of the right version, found without importing it."""
+def installed_tensorflow(minors: Sequence[str]) -> tuple[Path, str] | None:
+    """The include folder of an installed TensorFlow of one of the minor versions, whose releases have one binary
+    interface each, and its version; found without importing it.
+    """
     spec = importlib.util.find_spec("tensorflow")
     for location in (spec.submodule_search_locations or []) if spec else []:
         include = Path(location, "include")
-        minor = VERSION.rpartition(".")[0]  # whose releases have one binary interface
-        right = any(Path(location).parent.glob(f"tensorflow*-{minor}.*.dist-info"))
-        if right and missing(include) is None:
-            return include
+        for package in sorted(Path(location).parent.glob("tensorflow*-*.dist-info")):
+            version = package.name.removesuffix(".dist-info").rpartition("-")[2]
+            minor = ".".join(version.split(".")[:2])
+            # TensorFlow's own name of 2.22.0rc0.
+            version = re.sub(r"(?<=\d)(?=rc|a|b)", "-", version)
+            known = package.name.startswith(("tensorflow-", "tensorflow_cpu-")) and minor in minors
+            if known and missing(include) is None:
+                return include, version
     return None
 
 
@@ -103,11 +113,12 @@ def main() -> int:
     parser.add_argument("--installed", action="store_true", help="only of an installed TensorFlow")
     parser.add_argument("--version", action="store_true", help="print TensorFlow's version")
     arguments = parser.parse_args()
+    installed = installed_tensorflow(MINORS)
     if arguments.version:
-        print(VERSION)
+        print(installed[1] if installed else VERSION)
         return 0
     if arguments.installed:
-        print(installed_tensorflow() or "")
+        print(installed[0] if installed else "")
         return 0
     needed = (*HEADERS, ADAPTER_HEADER) if arguments.tensorflow else HEADERS
     given = os.environ.get("TRIPONT_PJRT_INCLUDE_DIR")
@@ -118,8 +129,12 @@ def main() -> int:
         print(given)
         return 0
     wanted = FOLDERS if arguments.tensorflow else HEADERS
-    choices = [installed_tensorflow(), cached_headers(FOLDERS), cached_headers(wanted)]
-    folder = next((f for f in choices if f and f.is_dir()), None)
+    if not arguments.tensorflow:
+        installed = installed_tensorflow(MINORS[:1])
+    choices = [cached_headers(FOLDERS), cached_headers(wanted)]
+    if installed:
+        choices.insert(0, installed[0])
+    folder = next((f for f in choices if f.is_dir()), None)
     if folder is None:
         folder = cached_headers(wanted)
         try:

@@ -2,7 +2,8 @@
 #ifndef TRIPONT_NEXTPLUGGABLE_XLA_SHAPE_H_
 #define TRIPONT_NEXTPLUGGABLE_XLA_SHAPE_H_
 
-#include "xla/stream_executor/tpu/c_api_decl.h"
+// Includes the struct, from a place that depends on the version of TensorFlow.
+#include "tensorflow/core/common_runtime/next_pluggable_device/c/plugin_c_api.h"
 
 namespace tripont::tensorflow {
 

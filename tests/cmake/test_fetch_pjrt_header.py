@@ -26,7 +26,8 @@ def fetch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> types.ModuleType:
     spec.loader.exec_module(module)
     monkeypatch.delenv("TRIPONT_PJRT_INCLUDE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(module, "installed_tensorflow", lambda: None)
+    module.looks_for_tensorflow = module.installed_tensorflow
+    monkeypatch.setattr(module, "installed_tensorflow", lambda minors: None)
     module.downloads = []
 
     def fetch_part(
@@ -105,19 +106,40 @@ def test_a_cache_with_fewer_folders_of_the_wheel_is_not_taken(
     assert (after / "external" / "another" / "header.h").is_file()
 
 
+@pytest.mark.parametrize(
+    ("package", "version"),
+    [
+        ("tensorflow_cpu-2.21.1", "2.21.1"),
+        ("tensorflow-2.22.0", "2.22.0"),
+        ("tensorflow_cpu-2.22.0rc0", "2.22.0-rc0"),  # TensorFlow's own name
+        ("tensorflow-2.99.0", None),
+        ("tensorflow_io-2.22.0", None),
+    ],
+)
 def test_an_installed_tensorflow_comes_first_and_is_what_the_adapter_is_built_for(
     fetch: types.ModuleType,
     run: Callable[..., Path],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
+    package: str,
+    version: str | None,
 ) -> None:
-    assert str(run("--installed")) == "."  # an empty line
-    include = tmp_path / "installed"
+    include = tmp_path / "site" / "tensorflow" / "include"
     for header in (*fetch.HEADERS, fetch.ADAPTER_HEADER):
         make(include / header)
-    monkeypatch.setattr(fetch, "installed_tensorflow", lambda: include)
-    assert run("--installed") == run("--tensorflow") == run() == include
-    assert fetch.downloads == []
+    make(include.parent / "__init__.py")
+    make(tmp_path / "site" / f"{package}.dist-info" / "METADATA")
+    monkeypatch.setattr(fetch, "installed_tensorflow", fetch.looks_for_tensorflow)
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site")])
+    if version is None:
+        assert str(run("--installed")) == "."  # an empty line
+        assert str(run("--version")) == fetch.VERSION
+        assert run("--tensorflow") == fetch.cached_headers(fetch.FOLDERS)
+        return
+    assert run("--installed") == run("--tensorflow") == include
+    assert str(run("--version")) == version
+    # The plugin has the version of the PJRT C API that every supported framework accepts.
+    assert (run() == include) == version.startswith("2.21.")
 
 
 def test_a_given_folder_without_what_is_needed_is_an_error(

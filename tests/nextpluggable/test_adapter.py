@@ -114,7 +114,8 @@ import tensorflow as tf
 assert tf.config.list_physical_devices("XPU") == []
 assert tf.add([1.0], [2.0]).numpy().tolist() == [3.0]
 import tripont.tensorflow
-assert "2.21" in tripont.tensorflow.problem() and "{version}" in tripont.tensorflow.problem()
+problem = tripont.tensorflow.problem()
+assert tripont.tensorflow.built_for() in problem and "{version}" in problem
 try:
     tripont.tensorflow.check()
 except RuntimeError as error:
