@@ -45,6 +45,7 @@ echo "$wanted" >"$environment/stamp"
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 cp -r tests examples pyproject.toml "$copy"
+cp --parents core/runtime/ffi/c_api.h "$copy" # which is compared with jaxlib's
 cd "$copy"
 "$environment/bin/python" - <<'EOF'
 import jax
@@ -55,7 +56,7 @@ print(f"testing {tripont.__path__[0]} with Python {sys.version.split()[0]} and J
 assert "site-packages" in tripont.__path__[0], tripont.__path__
 EOF
 
-"$environment/bin/python" -m pytest -n auto --maxprocesses 4 --dist worksteal -m "not slow" tests/integration tests/frontends/jax tests/frontends/jax_devices tests/cli
+"$environment/bin/python" -m pytest -n auto --maxprocesses 4 --dist worksteal -m "not slow" tests/core/runtime/ffi tests/integration tests/frontends/jax tests/frontends/jax_devices tests/cli
 "$environment/bin/tripont" doctor
 
 echo "with the oldest llvmlite, rich and typer that pyproject.toml allows"

@@ -54,9 +54,9 @@ Status CheckSize(const Args* args, size_t size = sizeof(Args)) {
                          " are needed: compile the handler with the headers of jaxlib 0.10");
 }
 
-// Up to the last field that is read: the structs end in padding.
-constexpr size_t kHandlerRegisterSize =
-    sizeof(ArgsBase) + 2 * sizeof(ByteSpan) + sizeof(HandlerBundle);
+// Version 0.3 ends with the message.
+constexpr size_t kErrorGetMessageSize = sizeof(ArgsBase) + sizeof(Error*) + sizeof(const char*);
+// Up to the last field that is read: the struct ends in padding.
 constexpr size_t kDeviceOrdinalSize =
     sizeof(ArgsBase) + sizeof(ExecutionContext*) + sizeof(int32_t);
 
@@ -81,14 +81,17 @@ Error* ErrorCreate(ErrorCreateArgs* args) {
                           args->message == nullptr ? "" : args->message)};
 }
 
-void ErrorGetMessage(ErrorGetMessageArgs* args) {
-  args->message = args->error == nullptr ? "" : args->error->status.message().c_str();
+void ErrorGetDetails(ErrorGetDetailsArgs* args) {
+  const Error* const error = args->error;
+  args->message = error == nullptr ? "" : error->status.message().c_str();
+  if (args->struct_size <= kErrorGetMessageSize) return;
+  args->code = static_cast<int32_t>(error == nullptr ? StatusCode::kOk : error->status.code());
 }
 
 void ErrorDestroy(ErrorDestroyArgs* args) { delete args->error; }
 
 Error* HandlerRegister(HandlerRegisterArgs* args) {
-  TRIPONT_FFI_RETURN_IF_ERROR(CheckSize(args, kHandlerRegisterSize));
+  TRIPONT_FFI_RETURN_IF_ERROR(CheckSize(args));
   if (!IsOurPlatform(View(args->platform))) {
     return MakeError(InvalidArgument("custom call '", View(args->name), "' for the platform '",
                                      View(args->platform), "': this is 'xpu'"));
@@ -251,6 +254,20 @@ Error* GetDeviceOrdinal(DeviceOrdinalArgs* args) {
   return nullptr;
 }
 
+// No framework attaches anything to an execution on xpu, or gives it options.
+Error* FindExtension(FindExtensionArgs* args) {
+  TRIPONT_FFI_RETURN_IF_ERROR(CheckSize(args));
+  args->extension = nullptr;
+  return nullptr;
+}
+
+Error* GetCustomOptions(CustomOptionsArgs* args) {
+  TRIPONT_FFI_RETURN_IF_ERROR(CheckSize(args));
+  static const Attributes none{sizeof(Attributes), nullptr, 0, nullptr, nullptr, nullptr};
+  args->options = &none;
+  return nullptr;
+}
+
 Error* NotThere(ArgsBase*) {
   return MakeError(Unimplemented("a function of a newer version of the XLA FFI than ", kApiMajor,
                                  ".", kApiMinor));
@@ -268,7 +285,7 @@ PaddedApi MakeApi() {
   api.struct_size = sizeof(Api);
   api.api_version = {sizeof(ApiVersion), nullptr, kApiMajor, kApiMinor};
   api.error_create = ErrorCreate;
-  api.error_get_message = ErrorGetMessage;
+  api.error_get_details = ErrorGetDetails;
   api.error_destroy = ErrorDestroy;
   api.handler_register = HandlerRegister;
   api.stream_get = StreamGet;
@@ -285,6 +302,8 @@ PaddedApi MakeApi() {
   api.future_set_error = FutureSetError;
   api.run_id = GetRunId;
   api.device_ordinal = GetDeviceOrdinal;
+  api.find_extension = FindExtension;
+  api.custom_options = GetCustomOptions;
   for (auto& function : padded.newer) function = NotThere;
   return padded;
 }

@@ -5,8 +5,8 @@
 // words, laid out as that ABI prescribes, so that the runtime needs no header of a framework.
 // tests/core/runtime/ffi compares sizes and offsets with jaxlib's c_api.h.
 //
-// Written for versions 0.2 (TensorFlow 2.21) and 0.3 (jaxlib 0.10) of the ABI. Where they differ,
-// `struct_size` tells which one the handler was compiled with.
+// Written for versions 0.2 (TensorFlow 2.21), 0.3 (jaxlib 0.10) and 0.5 (jaxlib 0.12) of the ABI.
+// Where they differ, `struct_size` tells which one the handler was compiled with.
 #ifndef TRIPONT_CORE_RUNTIME_FFI_C_API_H_
 #define TRIPONT_CORE_RUNTIME_FFI_C_API_H_
 
@@ -16,7 +16,7 @@
 namespace tripont::ffi {
 
 constexpr int kApiMajor = 0;
-constexpr int kApiMinor = 3;
+constexpr int kApiMinor = 5;
 
 struct Api;
 struct Error;             // a status; null means OK. Whoever receives one destroys it.
@@ -131,13 +131,15 @@ struct ErrorCreateArgs : ArgsBase {
   const char* message;
   int32_t code;
 };
-struct ErrorGetMessageArgs : ArgsBase {
+struct ErrorGetDetailsArgs : ArgsBase {
   Error* error;
   const char* message;  // out
+  int32_t code;         // out; from version 0.5 on
 };
 struct ErrorDestroyArgs : ArgsBase {
   Error* error;
 };
+// Version 0.5 has a fifth, for graphs of commands, which xpu does not record.
 struct HandlerBundle {
   Handler* instantiate;
   Handler* prepare;
@@ -147,8 +149,7 @@ struct HandlerBundle {
 struct HandlerRegisterArgs : ArgsBase {
   ByteSpan name;
   ByteSpan platform;
-  HandlerBundle bundle;
-  uint32_t traits;
+  HandlerBundle bundle;  // traits follow, where the version's bundle ends: nothing here needs them
 };
 struct StreamGetArgs : ArgsBase {
   ExecutionContext* context;
@@ -216,13 +217,26 @@ struct DeviceOrdinalArgs : ArgsBase {
   int32_t device_ordinal;  // out
 };
 
+// From version 0.5 on: what a framework attached to the execution, by its type.
+struct Extension;
+struct FindExtensionArgs : ArgsBase {
+  ExecutionContext* context;
+  int64_t extension_type;
+  const Extension* extension;  // out; null: there is none
+};
+// From version 0.5 on: options of the execution, as attributes.
+struct CustomOptionsArgs : ArgsBase {
+  ExecutionContext* context;
+  const Attributes* options;  // out
+};
+
 struct Api {
   size_t struct_size;
   ExtensionBase* extension_start;
   ApiVersion api_version;
   const void* internal_api;  // null: handlers that include XLA's internals do not work
   Error* (*error_create)(ErrorCreateArgs*);
-  void (*error_get_message)(ErrorGetMessageArgs*);
+  void (*error_get_details)(ErrorGetDetailsArgs*);
   void (*error_destroy)(ErrorDestroyArgs*);
   Error* (*handler_register)(HandlerRegisterArgs*);
   Error* (*stream_get)(StreamGetArgs*);
@@ -239,6 +253,8 @@ struct Api {
   Error* (*future_set_error)(FutureSetErrorArgs*);
   Error* (*run_id)(RunIdArgs*);
   Error* (*device_ordinal)(DeviceOrdinalArgs*);
+  Error* (*find_extension)(FindExtensionArgs*);
+  Error* (*custom_options)(CustomOptionsArgs*);
 };
 
 }  // namespace tripont::ffi

@@ -118,6 +118,34 @@ static ffi::Error CountToken(ffi::Token, ffi::Result<ffi::Token>) {
 XLA_FFI_DEFINE_HANDLER_SYMBOL(count_token, CountToken,
                               ffi::Ffi::Bind().Arg<ffi::Token>().Ret<ffi::Token>());
 
+#if XLA_FFI_API_MINOR >= 5
+// What version 0.5 has added: no options, no extension, and the code of an error.
+static ffi::Error Newest(ffi::Dictionary options, ffi::Result<ffi::AnyBuffer> y) {
+  y->typed_data<int64_t>()[0] = static_cast<int64_t>(options.size());
+  return ffi::Error::Success();
+}
+XLA_FFI_DEFINE_HANDLER(newest_handler, Newest,
+                       ffi::Ffi::Bind().Ctx<ffi::CustomOptions>().Ret<ffi::AnyBuffer>());
+extern "C" XLA_FFI_Error* newest(XLA_FFI_CallFrame* frame) {
+  XLA_FFI_Error* const error = newest_handler(frame);
+  if (error != nullptr || frame->extension_start != nullptr) return error;
+  XLA_FFI_InvokeContext_FindExtension_Args find{
+      XLA_FFI_InvokeContext_FindExtension_Args_STRUCT_SIZE, nullptr, frame->ctx, 1234, nullptr};
+  if (XLA_FFI_Error* const failed = frame->api->XLA_FFI_InvokeContext_FindExtension(&find))
+    return failed;
+  XLA_FFI_Error_Create_Args create{XLA_FFI_Error_Create_Args_STRUCT_SIZE, nullptr, "gone",
+                                   XLA_FFI_Error_Code_NOT_FOUND};
+  XLA_FFI_Error* const made = frame->api->XLA_FFI_Error_Create(&create);
+  const auto details = ffi::internal::GetErrorDetails(frame->api, made);
+  auto* const y = static_cast<int64_t*>(static_cast<XLA_FFI_Buffer*>(frame->rets.rets[0])->data);
+  y[1] = find.extension == nullptr;
+  y[2] = details.errc;
+  y[3] = std::string_view(details.message) == "gone";
+  ffi::internal::DestroyError(frame->api, made);
+  return nullptr;
+}
+#endif
+
 // The execution context: device, run, scratch memory, threads.
 static ffi::Error Context(int32_t device, ffi::RunId run, ffi::ScratchAllocator scratch,
                           ffi::ThreadPool pool, ffi::Buffer<ffi::S64> x,

@@ -38,7 +38,8 @@ def library(xpu: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     command = [*COMPILE, "-I", jax.ffi.include_dir(), str(source), "-o", str(path)]
     subprocess.run(command, check=True)
     loaded = ctypes.CDLL(str(path))
-    for name in HANDLERS:
+    newest = ["newest"] if hasattr(loaded, "newest") else []
+    for name in HANDLERS + newest:
         handler = jax.ffi.pycapsule(getattr(loaded, name))
         jax.ffi.register_ffi_target(f"test.{name}", handler, platform="xpu")
     for name in ("InstanceTypeId", "PerRunTypeId", "InstanceTypeInfo", "PerRunTypeInfo"):
@@ -128,6 +129,13 @@ def test_a_failing_handlers_message_reaches_the_user(library: Any) -> None:
     assert message.startswith("OUT_OF_RANGE")
     assert "'test.checked_sqrt': element 1 is negative: -4" in message
     assert "test_ffi.py" in message  # the user's source line
+
+
+def test_what_version_0_5_has_added(library: Any) -> None:
+    if not hasattr(library, "newest"):
+        pytest.skip("this jaxlib's headers are those of an older version of the FFI")
+    call = jax.ffi.ffi_call("test.newest", jax.ShapeDtypeStruct((4,), np.int64))
+    assert jax.jit(call)().tolist() == [0, 1, 5, 1]
 
 
 def test_a_type_that_the_handler_does_not_take(library: Any) -> None:
