@@ -20,7 +20,13 @@ from typing import Any, Final
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from jaxlib import _jax
+from jaxlib import version as _version
 from jaxlib.mlir import ir as ir
+
+if _version.__version_info__ >= (0, 11):
+    # _sdy imports this module of Python before it has its own classes: imported first itself, it would leave the module
+    # without them, and JAX, which takes them from there, could not lower a custom call in this process.
+    import jaxlib.mlir.dialects.sdy  # noqa: F401
 from jaxlib.mlir._mlir_libs import _chlo, _jax_mlir_ext, _mlirHlo, _sdy, _stablehlo
 
 from ..ir.errors import invalid_argument, unimplemented
