@@ -42,6 +42,8 @@ TENSORFLOW_PLUGIN = Path("tensorflow-plugins", "libtripont_plugin.so")
 EXTRAS = ("jax", "examples")
 TESTS = ("sycl", "test")
 FRAMEWORKS = ("tensorflow", "torch")
+# With a Python from this one on, for which they have no packages, `make test` leaves their tests out.
+BEFORE = (3, 14)
 LARGE = 5e6  # bytes of a download that is worth a line
 
 
@@ -289,8 +291,12 @@ def main() -> None:
     extras = EXTRAS
     if arguments.tests or arguments.frameworks:
         extras += TESTS
-    if arguments.frameworks:
+    frameworks = arguments.frameworks and sys.version_info < BEFORE
+    if frameworks:
         extras += FRAMEWORKS
+    elif arguments.frameworks:
+        python = f"Python {sys.version_info.major}.{sys.version_info.minor}"
+        print(f"TensorFlow 2.21 and PyTorch/XLA 2.9 have no packages for {python}: left out")
 
     def requirements() -> list[str]:
         return requirements_of(pyproject["project"], extras)
@@ -298,10 +304,11 @@ def main() -> None:
     def compile() -> None:
         build(arguments.jobs, arguments.options)
 
-    if arguments.frameworks:  # TensorFlow first: with it, its adapter is built
+    if frameworks:  # TensorFlow first: with it, its adapter is built
         install([*pyproject["build-system"]["requires"], *requirements()])
         compile()
-    elif arguments.dependencies or arguments.tests:  # the compiler works while pip downloads
+    elif arguments.dependencies or arguments.tests or arguments.frameworks:
+        # The compiler works while pip downloads.
         install(pyproject["build-system"]["requires"])
         at_once(lambda: install(requirements()), compile)
     else:

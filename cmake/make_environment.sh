@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# make_environment.sh FOLDER: a virtual environment in FOLDER, of the first Python 3.11 to 3.13 that really runs.
+# make_environment.sh FOLDER: a virtual environment in FOLDER, of the first Python 3.11 to 3.14 that really runs.
 # An environment that is there and works is kept; a folder that holds anything else is never removed. PYTHON=... in the
 # environment names the interpreter to use.
 # make_environment.sh --interpreter: print the interpreter that a new environment would be made with.
@@ -7,7 +7,7 @@ set -euo pipefail
 folder=$1
 
 lowest=3.11
-highest=3.13
+highest=3.14
 # shellcheck source=cmake/find_python.sh
 source "$(dirname "${BASH_SOURCE[0]}")/find_python.sh"
 

