@@ -17,7 +17,7 @@ from ...ir.errors import internal
 from .. import llvm_library
 from ..image import Image
 from ..target import Compilation, Libraries
-from . import cpu, linker
+from . import cpu, linker, masks
 from .costs import USUAL_THREADS, costs_of, costs_with_threads
 from .parts import Parts
 from .text_target import TextTarget
@@ -53,7 +53,7 @@ class HostTarget(TextTarget):
         if not dump:
             return linker.read(self.elf_object(text, quick))
         machine = _machine(self.triple, self.features, quick)
-        with _parse(text) as parsed:
+        with self._read(text) as parsed:
             _optimise_checked(parsed, machine, text)
             optimised = str(parsed)  # before LLVM prepares it for generating code
             assembly = machine.emit_assembly(parsed)
@@ -65,9 +65,13 @@ class HostTarget(TextTarget):
     def elf_object(self, text: str, quick: bool) -> bytes:
         """What LLVM makes of a module's text."""
         machine = _machine(self.triple, self.features, quick)
-        with _parse(text) as parsed:
+        with self._read(text) as parsed:
             _optimise_checked(parsed, machine, text)
             return bytes(machine.emit_object(parsed))
+
+    def _read(self, text: str) -> Any:
+        """A module's text as LLVM is to compile it."""
+        return _parse(masks.hidden(text) if masks.are_moved_wrongly(self.features) else text)
 
     def _assemble(self, assembly: str, text: str, machine: Any) -> bytes:
         """The object of what ``text`` was compiled to: what runs is what the dump shows, at a twentieth of the time of
@@ -75,7 +79,7 @@ class HostTarget(TextTarget):
         """
         # llvmlite has the assembler of the machine that it runs on.
         if self.triple != llvm.get_process_triple():
-            with _parse(text) as parsed:
+            with self._read(text) as parsed:
                 _optimise(parsed, machine)
                 return bytes(machine.emit_object(parsed))
         llvm.initialize_native_asmparser()
@@ -86,7 +90,7 @@ class HostTarget(TextTarget):
             return bytes(machine.emit_object(parsed))
 
     def optimised_ir(self, text: str) -> str:
-        with _parse(text) as parsed:
+        with self._read(text) as parsed:
             _optimise(parsed, _machine(self.triple, self.features))
             return str(parsed)
 
