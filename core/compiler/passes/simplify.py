@@ -4,6 +4,7 @@ until none says anything.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -21,6 +22,8 @@ MAXIMUM_FOLDED_OPERAND: Final = 1 << 16
 # Elements of a table, computed of one that is a constant of the program: NumPy takes some five milliseconds for so many
 # sines, and the constant takes no more room than the one before.
 MAXIMUM_FOLDED_TABLE: Final = 1 << 18
+# Of all tables that one sweep computes: a program that multiplies one constant by a hundred numbers keeps the one.
+MAXIMUM_FOLDED_TABLES: Final = 1 << 20
 # In decimal arithmetic, a millisecond an element and more: a constant of some thousand would take seconds.
 MAXIMUM_FOLDED_SLOWLY: Final = 16
 
@@ -42,19 +45,28 @@ _RULES: Final = _Rules()
 
 def simplify(module: Module) -> Module:
     """Replace instructions by simpler ones, and instructions on constants by their values."""
-    return sweep_module(module, simplify_instruction)
+    return sweep_module(module, partial(simplify_instruction, _Room(MAXIMUM_FOLDED_TABLES)))
 
 
-def simplify_instruction(instruction: Instruction) -> Instruction | None:
+class _Room:
+    """How many elements of tables a sweep may still compute."""
+
+    __slots__ = ("elements",)
+
+    def __init__(self, elements: int) -> None:
+        self.elements = elements
+
+
+def simplify_instruction(room: _Room, instruction: Instruction) -> Instruction | None:
     """Something simpler than ``instruction`` with the same value, or None."""
     for rule in _RULES[instruction.opcode]:
         better = rule(instruction)
         if better is not None:
             return better
-    return fold(instruction)
+    return fold(instruction, room)
 
 
-def fold(instruction: Instruction) -> Instruction | None:
+def fold(instruction: Instruction, room: _Room) -> Instruction | None:
     """The constant that an instruction on constants is, if it is small."""
     operands = instruction.operands
     for operand in operands:
@@ -73,7 +85,7 @@ def fold(instruction: Instruction) -> Instruction | None:
     shape = instruction.shape
     if not isinstance(shape, Shape):
         return None
-    is_table = _is_table(instruction, shape)
+    is_table = shape.elements <= room.elements and _is_table(instruction, shape)
     if shape.elements > (MAXIMUM_FOLDED_TABLE if is_table else MAXIMUM_FOLDED):
         return None
     if OPS[instruction.opcode].folding == SLOWLY and shape.elements > MAXIMUM_FOLDED_SLOWLY:
@@ -90,6 +102,8 @@ def fold(instruction: Instruction) -> Instruction | None:
         (value,) = evaluate.evaluate_instruction(instruction, literals)
     except evaluate.CompileError:
         return None
+    if shape.elements > MAXIMUM_FOLDED:
+        room.elements -= shape.elements
     return constant(value, shape.dtype, instruction.metadata)
 
 
@@ -97,9 +111,13 @@ def _is_table(instruction: Instruction, shape: Shape) -> bool:
     """Whether it computes, element by element, what takes no more room than a constant among its operands.
 
     Functions of 64-bit floats are left to kernels: NumPy has nothing wider to compute them in, and its own are less
-    exact than those of docs/accuracy.md.
+    exact than those of docs/accuracy.md. So are those of complex numbers, of which NumPy's are NaN where a part is
+    infinite or overflows on the way.
     """
-    if OPS[instruction.opcode].transcendental and shape.dtype.component is dtypes.F64:
+    function = OPS[instruction.opcode].transcendental
+    if function and shape.dtype.component is dtypes.F64:
+        return False
+    if shape.dtype.is_complex and (function or instruction.opcode in ("divide", "sign")):
         return False
     return instruction.is_elementwise and any(
         o.opcode == "constant" and isinstance(o.shape, Shape) and o.shape.bytes >= shape.bytes

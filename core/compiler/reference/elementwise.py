@@ -60,7 +60,10 @@ def erf_inv(x: float) -> float:
 
 
 def logistic(x: Array) -> Array:
-    return 1 / (1 + np.exp(-x))
+    """From the power that does not overflow: the other gives 0 for a denormal result, and NaN for complex numbers."""
+    below = x.real < 0
+    power = np.exp(np.where(below, x, -x))
+    return np.asarray(np.where(below, power, 1) / (1 + power))
 
 
 def sign(x: Array) -> Array:

@@ -52,7 +52,7 @@ def _register(
 
 
 _register("erfc", math.erfc, 6.0)
-_register("erf-inv", reference.erf_inv, 6.0)
+_register("erf-inv", reference.erf_inv, 6.0, folding=SLOWLY)
 _register("lgamma", gamma.lgamma, 60.0, folding=SLOWLY)  # four times that below 0
 _register("digamma", gamma.digamma, 60.0, folding=SLOWLY)
 _register("zeta", gamma.zeta, 1500.0, 2, folding=SLOWLY)

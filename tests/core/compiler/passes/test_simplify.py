@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
+import ml_dtypes
 import numpy as np
 import pytest
 from tripont.core.compiler.ir import dtypes, hlo, verifier
 from tripont.core.compiler.ir.hlo import Instruction
-from tripont.core.compiler.passes.simplify import simplify
+from tripont.core.compiler.passes.simplify import (
+    MAXIMUM_FOLDED_TABLE,
+    MAXIMUM_FOLDED_TABLES,
+    simplify,
+)
 from tripont.core.compiler.reference.evaluate import evaluate
 
 from tests.core.compiler.builders import (
@@ -408,6 +414,36 @@ def test_functions_of_a_table_are_a_table() -> None:
     assert "convert" in opcodes(simplify(module([], wider)).entry)
     exact = op("sine", hlo.constant(angles[:5000].astype(np.float64)))
     assert "sine" in opcodes(simplify(module([], exact)).entry)
+
+
+def test_one_table_does_not_become_many() -> None:
+    """A hundred multiples of a constant would be a hundred times its size in the compiled program."""
+    table = hlo.constant(np.linspace(-9, 9, MAXIMUM_FOLDED_TABLE).astype(np.float32))
+    x = X(MAXIMUM_FOLDED_TABLE)
+    sum_ = x
+    for n in range(2, 102):
+        multiple = op("multiply", table, hlo.broadcast(hlo.constant(np.float32(n)), table.dims))
+        sum_ = op("tanh", op("add", sum_, multiple))
+    after = simplify(module([x], sum_)).entry
+    elements = sum(i.elements for i in after.instructions if i.opcode == "constant")
+    assert elements <= MAXIMUM_FOLDED_TABLE + MAXIMUM_FOLDED_TABLES + 100
+
+
+@pytest.mark.parametrize("opcode", ["logistic", "rsqrt", "sign", "exponential-minus-one"])
+def test_functions_of_complex_tables_are_left_to_kernels(opcode: str) -> None:
+    """What is infinite, or overflows on the way, is NaN in NumPy."""
+    table = hlo.constant((np.linspace(1, 3e6, 5000) + complex(0, math.inf)).astype(np.complex64))
+    assert opcode in opcodes(simplify(module([], op(opcode, table))).entry)
+
+
+def test_logistic_of_far_constants() -> None:
+    far = np.array([-2200 - 9e18j, 2200 + 3j], np.complex64)
+    (folded,) = simplify(module([], op("logistic", hlo.constant(far)))).entry.results
+    np.testing.assert_array_equal(folded.attributes["literal"], [0, 1])
+    tiny = hlo.constant(np.array([-89.5, -89.5, 0], ml_dtypes.bfloat16))
+    (folded,) = simplify(module([], op("logistic", tiny))).entry.results
+    expected = np.array([math.exp(-89.5), math.exp(-89.5), 0.5]).astype(ml_dtypes.bfloat16)
+    np.testing.assert_array_equal(folded.attributes["literal"], expected)
 
 
 def test_functions_of_decimal_arithmetic_are_folded_for_few_elements() -> None:
