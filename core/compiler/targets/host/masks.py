@@ -12,6 +12,7 @@ assembly hides, and compared anew. That is three instructions more, off the crit
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -31,8 +32,8 @@ _DEFINED: Final = re.compile(
     r"^  (%[\w.]+) = (fcmp|icmp|and|or|xor) (.*?)<\d+ x \w+> ([^,]+), (.*)$", re.MULTILINE
 )
 # A function's name and its first parameter, and what is given for it, where they are masks.
-_BEGIN: Final = re.compile(r"^define .*@([\w.]+)\(<\d+ x i1> (%[\w.]+)", re.MULTILINE)
-_CALL: Final = re.compile(r"call .*@([\w.]+)\(<\d+ x i1> (%[\w.]+|splat|zeroinitializer|<)")
+_BEGIN: Final = re.compile(r"^define [^@\n]*@([\w.]+)\(<\d+ x i1> (%[\w.]+)", re.MULTILINE)
+_CALL: Final = re.compile(r"call [^@\n]*@([\w.]+)\(<\d+ x i1> (%[\w.]+|splat|zeroinitializer|<)")
 _CONSTANT: Final = re.compile(r"splat \(i(\d+) (-?\d+)\)$")
 
 
@@ -58,9 +59,12 @@ class _Function:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.defined = {m[1]: m.groups()[1:] for m in _DEFINED.finditer(text)}
         begin = _BEGIN.search(text)
         self.name, self.parameter = begin.groups() if begin else ("", "")
+
+    @functools.cached_property
+    def defined(self) -> Mapping[str, Sequence[str]]:
+        return {m[1]: m.groups()[1:] for m in _DEFINED.finditer(self.text)}
 
     def hidden(self, calls: Mapping[str, Sequence[tuple[_Function, str]]]) -> str:
         number = 0
