@@ -12,7 +12,8 @@ FRAMEWORK_TESTS := $(addprefix frontends/,tensorflow torch_xla torchax) $(addpre
   kernels/frameworks nextpluggable
 WITHOUT_FRAMEWORKS := $(addprefix --ignore=tests/,$(FRAMEWORK_TESTS))
 # All tests that the environment's Python can run: cmake/develop.py says which frameworks have no packages for it.
-ALL_TESTS = tests $(shell $(RUN) -c 'import sys; sys.exit(sys.version_info < (3, 14))' && echo $(WITHOUT_FRAMEWORKS))
+ALL_TESTS = tests $(shell PYTHONPATH=cmake $(RUN) -c 'import sys, develop; sys.exit(sys.version_info < develop.BEFORE)' && \
+  echo $(WITHOUT_FRAMEWORKS))
 # The compiler up to its artifact, without LLVM: reading, passes, fusion, memory, the evaluator, simulated execution. And the
 # scripts of the build, but for those that make an environment and configure a build.
 UNIT_TESTS := tests/cmake tests/core/compiler --ignore=tests/core/compiler/codegen --ignore=tests/core/compiler/targets \
