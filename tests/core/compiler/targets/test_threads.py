@@ -104,14 +104,15 @@ def test_clients_tell_how_many_threads_there_are() -> None:
     assert units({"threads": "64"}) > units({"threads": "4"})
 
     # A product of few rows and columns with a long sum; AMX cuts it for two threads, or one, otherwise than for four.
+    # (Where oneDNN computes it there is no kernel.)
     long = """func.func @main(%x: tensor<128x8192xbf16>, %y: tensor<8192x128xbf16>) -> tensor<128x128xf32> {
       %z = stablehlo.dot_general %x, %y, contracting_dims = [1] x [0]
         : (tensor<128x8192xbf16>, tensor<8192x128xbf16>) -> tensor<128x128xf32>
       return %z : tensor<128x128xf32>
     }"""
 
-    def last(options: dict[str, str]) -> int:
+    def last(options: dict[str, str]) -> list[int]:
         data, _ = client.compile(long.encode(), options=options)
-        return [t.work_count for t in deserialize(data).thunks if isinstance(t, Kernel)][-1]
+        return [t.work_count for t in deserialize(data).thunks if isinstance(t, Kernel)][-1:]
 
     assert last({}) == last({"threads": str(len(os.sched_getaffinity(0)))})
