@@ -11,31 +11,10 @@ of its own, which an entry point names::
     abacus = "abacus.ops"
 """
 
+from importlib import import_module
+
 from .. import wings
 from ..ir.registry import load_installed
-from . import (
-    annotations,
-    collective,
-    compositions,
-    contraction,
-    control,
-    data,
-    elementwise,
-    functions,
-    fusion,
-    indexed,
-    linear_algebra,
-    normalization,
-    ordering,
-    ragged,
-    random,
-    reduction,
-    window,
-)
-
-for _wing in wings.parts("ops"):
-    pass  # importing it registers its ops
-load_installed()
 
 __all__ = [
     "annotations",
@@ -56,3 +35,10 @@ __all__ = [
     "reduction",
     "window",
 ]
+
+# By name, as an import statement may wait until its name is used (PEP 810), and nobody uses these.
+for _name in __all__:
+    import_module(f"{__package__}.{_name}")
+for _wing in wings.parts("ops"):
+    pass  # importing it registers its ops
+load_installed()

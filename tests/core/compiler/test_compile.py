@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from tripont.core.compiler import pipeline
@@ -40,6 +43,26 @@ def test_signature_and_debug_information() -> None:
 def test_same_program_same_artifact() -> None:
     program = programs.stablehlo("attention")
     assert compile_program(program, "mlir", b"", {}) == compile_program(program, "mlir", b"", {})
+
+
+COMPILE = """
+import pathlib, sys
+from tripont.core.compiler.compile import compile_program
+pathlib.Path(sys.argv[2]).write_bytes(compile_program(pathlib.Path(sys.argv[1]).read_bytes(), "mlir", b"", {}))
+"""
+
+
+def test_imports_that_wait_until_they_are_used(tmp_path: Path) -> None:
+    """Python 3.15 puts all imports of modules off where it is told to; older ones do not know the variable."""
+    program = Path(__file__).parents[2] / "data" / "programs" / "jax_qr.mlir"
+    subprocess.run(
+        [sys.executable, "-c", COMPILE, str(program), str(tmp_path / "artifact")],
+        env=os.environ | {"PYTHON_LAZY_IMPORTS": "all"},
+        check=True,
+        timeout=300,
+    )
+    expected = compile_program(program.read_bytes(), "mlir", b"", {})
+    assert (tmp_path / "artifact").read_bytes() == expected
 
 
 def test_fingerprint_depends_on_program_and_options() -> None:
