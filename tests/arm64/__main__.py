@@ -22,7 +22,15 @@ ROOT = Path(__file__).parents[2]
 MAX = "max,sme=off,sve-max-vq=2"
 # CPU of the emulator -> the CPU of cpus.txt that programs are compiled for on x86-64 to run there.
 CPUS = {"cortex-a72": "generic-aarch64", "neoverse-n1": "neoverse-n1", MAX: "neoverse-n1"}
-RUNTIME = ("execution", "donation", "events_and_streams", "sharing", "artifact_refusal", "fork")
+RUNTIME = (
+    "execution",
+    "donation",
+    "events_and_streams",
+    "sharing",
+    "artifact_refusal",
+    "fork",
+    "views",
+)
 # It wants executions in microseconds: the emulator takes ten times as long.
 TIMED = ("tests/core/runtime/test_execution.py::test_executing_is_cheap",)
 

@@ -58,6 +58,24 @@ def programs() -> Iterator[tuple[str, Callable[..., Any], list[Array]]]:
         lambda key: jax.random.uniform(jax.random.wrap_key_data(key), (300,)),
         [np.array([1, 2], np.uint32)],
     )
+    # Each layer's weights are read where they lie in the stack: views.
+    weights = (rng.standard_normal((5, 128, 128)) / 128**0.5).astype(np.float32)
+    yield (
+        "layers",
+        lambda x, ws: lax.scan(lambda h, w: (jnp.tanh(h @ w), h.sum()), x, ws),
+        [x[:3, :128], weights],
+    )
+    yield (
+        "masks",
+        lambda x: (
+            jnp.where((x[:, ::-1] < x) ^ (x > 0.5) & ~jnp.isnan(x), x, -x),
+            (x[:, 1:] < x[:, :-1]).sum(1),
+        ),
+        [x],
+    )
+    yield "short rows", lambda x: (x.reshape(-1, 7).sum(1), x.reshape(-1, 5).max(1)), [x]
+    table = rng.standard_normal(16).astype(np.float32)
+    yield "table", lambda s: jnp.asarray(table)[(s & 15).astype(jnp.int32)], [small]
 
 
 def together(
@@ -76,6 +94,7 @@ def write(folder: Path, cpu: str) -> None:
     """Compiles for ``cpu``, in parts as large programs are."""
     import jax
     from tripont.core.compiler.compile import compile_program
+    from tripont.core.compiler.formats.artifact import View, deserialize, walk
     from tripont.core.compiler.targets.host import parts
 
     parts.PART = parts.SHARE = 1 << 12
@@ -86,6 +105,10 @@ def write(folder: Path, cpu: str) -> None:
             jitted = jax.jit(function)
             text = jitted.trace(*arguments).lower(lowering_platforms=("cpu",)).as_text()
             artifact = compile_program(text.encode(), "mlir", b"", {"cpu": cpu})
+            if name == "layers" and not any(
+                isinstance(t, View) for t in walk(deserialize(artifact).thunks)
+            ):
+                raise SystemExit("layers: the program has no views")
             (folder / f"{name}.tripont").write_bytes(artifact)
             results = [np.asarray(r) for r in jax.tree.leaves(jitted(*arguments))]
             np.savez(
