@@ -60,7 +60,7 @@ def _meanings(value: Value) -> list[Value]:
 def _said_by_xla(name: str, value: Value) -> str:
     options = _jax.CompileOptions()
     options.env_option_overrides = [(name, value)]
-    with xla_compiler(1) as (client, _):
+    with xla_compiler(1) as client:
         try:
             client.compile_and_load(_EMPTY, _jax.DeviceList(tuple(client.devices())), options)
         except Exception as error:

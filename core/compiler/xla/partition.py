@@ -11,7 +11,6 @@ our programs.
 from __future__ import annotations
 
 import functools
-import itertools
 import re
 import threading
 from collections.abc import Iterator
@@ -40,9 +39,12 @@ PASSES: Final = (
     "tuple-simplifier",
     "apply-xla-transforms",
 )
-# jaxlib 0.12 numbers the passes of this name through the life of a process, a few a compilation.
+# jaxlib 0.12 numbers the passes of this name through the life of a process, a few a compilation. Nothing tells how many
+# programs of others the process has compiled with XLA, so more numbers are tried until one is that of our pass.
 _NUMBERED: Final = "apply-xla-transforms-{}"
 _NUMBERS: Final = 16  # more than one compilation takes
+_MORE: Final = 16  # times as many in the next try
+_MOST: Final = 1 << 20
 _PRE_SCHEDULER: Final = 0  # jax.extend.xla.PipelineStage
 _NAME: Final = "tripont-take-partitioned-module"
 # Fields of HloModuleProto: spmd_output_sharding, spmd_parameters_shardings.
@@ -64,7 +66,7 @@ _CALLING_BACK: Final = {
 
 _STATUS: Final = re.compile(r"^([A-Z_]+): ")
 _one_at_a_time = threading.Lock()
-_compilations = itertools.count(1)  # of XLA's in this process
+_tried = 0  # numbers, up to now
 
 
 class _Taken(Exception):  # noqa: N818 - not an error: it ends XLA's compilation
@@ -140,14 +142,15 @@ def partition(program: bytes, format: str, options: BuildOptions) -> Partitioned
         raise _Taken
 
     failed: Exception | None = None
-    with xla_compiler(count) as (client, number):
+    with xla_compiler(count) as client:
         _xla.register_xla_transform(_NAME, _PRE_SCHEDULER, take)
         try:
-            client.compile_and_load(
-                text,
-                _jax.DeviceList(tuple(client.devices())),
-                _compile_options(options, number),
-            )
+            for numbers in _numbers():
+                client.compile_and_load(
+                    text,
+                    _jax.DeviceList(tuple(client.devices())),
+                    _compile_options(options, numbers),
+                )
         except Exception as error:
             failed = error
         finally:
@@ -193,13 +196,24 @@ def _partition_batches(text: bytes) -> None:
 
 
 @contextmanager
-def xla_compiler(count: int) -> Iterator[tuple[Any, int]]:
-    """jaxlib's client of XLA's CPU with ``count`` devices, and which compilation of the process this one is.
+def xla_compiler(count: int) -> Iterator[Any]:
+    """jaxlib's client of XLA's CPU with ``count`` devices.
 
     One thread at a time: what is registered for a compilation is registered for all.
     """
+    global _tried
     with _one_at_a_time:
-        yield _client(count), next(_compilations)
+        _tried += _NUMBERS
+        yield _client(count)
+
+
+def _numbers() -> Iterator[int]:
+    """How many numbers of passes to try, each time more. Later compilations begin with what was reached."""
+    global _tried
+    yield _tried
+    while _tried < _MOST:
+        _tried *= _MORE
+        yield _tried
 
 
 @functools.cache
@@ -211,7 +225,7 @@ def _client(count: int) -> Any:
     return _jax.get_tfrt_cpu_client(asynchronous=False, num_devices=count)
 
 
-def _compile_options(options: BuildOptions, number: int) -> Any:
+def _compile_options(options: BuildOptions, numbers: int) -> Any:
     compile_options = (
         _jax.CompileOptions.ParseFromString(options.proto)
         if options.proto
@@ -232,7 +246,7 @@ def _compile_options(options: BuildOptions, number: int) -> Any:
         build.allow_spmd_sharding_propagation_to_output = [True]
     debug = build.debug_options
     debug.xla_backend_optimization_level = 0
-    numbered = map(_NUMBERED.format, range(_NUMBERS * number))
+    numbered = map(_NUMBERED.format, range(numbers))
     debug.xla_enable_hlo_passes_only = ",".join([*PASSES, *numbered])
     debug.xla_dump_to = ""
     # What is for us is not for XLA.

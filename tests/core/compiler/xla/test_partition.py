@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from tripont.core.compiler.compile import compile_program
 from tripont.core.compiler.formats import artifact, wire_format
@@ -47,6 +50,33 @@ def test_a_program_that_says_so_itself_is_partitioned() -> None:
     assert (executable.num_replicas, executable.num_partitions) == (1, 2)
     assert [str(p.shape) for p in executable.parameters] == ["f32[4,4]", "f32[4]"]
     assert [p.memory_kind for p in executable.parameters] == ["device", "pinned_host"]
+
+
+AFTER_OTHERS = f"""
+import jax
+from tripont.core.compiler.importer.program import read_program
+from tripont.core.compiler.xla.partition import BuildOptions, partition
+
+with jax.default_device(jax.devices("cpu")[0]):
+    for n in range(20):
+        jax.jit(lambda x: x * n)(1.0)
+for _ in range(2):
+    partitioned = partition({SHARDED!r}, "mlir", BuildOptions(1, 2))
+    print([p.shape.dims for p in read_program(partitioned.module, "hlo").entry.parameters])
+"""
+
+
+def test_after_other_programs_that_xla_compiled() -> None:
+    """jaxlib 0.12 numbers the passes of all of them."""
+    done = subprocess.run(
+        [sys.executable, "-c", AFTER_OTHERS],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0
+    assert done.stdout.splitlines() == ["[(4, 4), (4,)]"] * 2
 
 
 def test_what_the_partitioner_refuses() -> None:
