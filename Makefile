@@ -12,7 +12,7 @@ FRAMEWORK_TESTS := $(addprefix frontends/,tensorflow torch_xla torchax) $(addpre
   kernels/frameworks nextpluggable
 WITHOUT_FRAMEWORKS := $(addprefix --ignore=tests/,$(FRAMEWORK_TESTS))
 # All tests that the environment's Python can run: cmake/develop.py says which frameworks have no packages for it.
-ALL_TESTS = tests $(shell PYTHONPATH=cmake $(RUN) -c 'import sys, develop; sys.exit(sys.version_info < develop.BEFORE)' && \
+ALL_TESTS = tests $(shell PYTHONPATH=cmake $(RUN) -c 'import sys, develop; sys.exit(sys.version_info < develop.BEFORE["torch"])' && \
   echo $(WITHOUT_FRAMEWORKS))
 # The compiler up to its artifact, without LLVM: reading, passes, fusion, memory, the evaluator, simulated execution. And the
 # scripts of the build, but for those that make an environment and configure a build.
@@ -126,7 +126,7 @@ test-arm64: dev
 	@$(RUN) cmake/arm64.py build/arm64
 	$(RUN) -m tests.arm64 build/arm64 $(ARGS)
 
-# One wheel for Python 3.11 to 3.14 and any x86-64 Linux with glibc 2.28 or newer, in build/portable-wheel, tried in clean environments.
+# One wheel for Python 3.11 to 3.15 and any x86-64 Linux with glibc 2.28 or newer, in build/portable-wheel, tried in clean environments.
 wheel: environment
 	@$(RUN) cmake/portable_wheel.py build/portable-wheel
 

@@ -42,13 +42,26 @@ TENSORFLOW_PLUGIN = Path("tensorflow-plugins", "libtripont_plugin.so")
 EXTRAS = ("jax", "examples")
 TESTS = ("sycl", "test")
 FRAMEWORKS = ("tensorflow", "torch")
-# With a Python from this one on, for which they have no packages, `make test` leaves their tests out.
-BEFORE = (3, 14)
+# With a Python from these on there are no packages of an extra: it is left out, and with it the tests that need it.
+BEFORE = {"sycl": (3, 15), "tensorflow": (3, 14), "torch": (3, 14)}
+PACKAGES = {"sycl": "dpctl 0.22", "tensorflow": "TensorFlow 2.21", "torch": "PyTorch/XLA 2.9"}
+# Packages that ask for one that does not exist from a Python on, and need it for nothing that is used here: they are
+# installed alone, with these of what they ask for. (flax: tensorstore, for Orbax's checkpoints.)
+ALONE = {"flax": ((3, 15), ("msgpack", "pyyaml", "treescope"))}
 LARGE = 5e6  # bytes of a download that is worth a line
 
 
 def read_pyproject() -> dict[str, Any]:
     return tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def pythons_of(pyproject: dict[str, Any]) -> list[str]:
+    """The versions of Python that are supported, from the oldest on: "3.11" and so on."""
+    found = (
+        re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", classifier)
+        for classifier in pyproject["project"]["classifiers"]
+    )
+    return [match[1] for match in found if match]
 
 
 def version() -> str:
@@ -83,6 +96,19 @@ def environment_key(pyproject: dict[str, Any]) -> str:
     return f"python{sys.version_info[0]}.{sys.version_info[1]}-{digest[:12]}"
 
 
+def available(extras: Iterable[str]) -> list[str]:
+    """Those that have packages for this Python. Says which have none."""
+    found, missing = [], []
+    for extra in extras:
+        has = extra not in BEFORE or sys.version_info < BEFORE[extra]
+        (found if has else missing).append(extra)
+    if missing:
+        python = f"Python {sys.version_info.major}.{sys.version_info.minor}"
+        named = " and ".join(PACKAGES[extra] for extra in missing)
+        print(f"there are no packages of {named} for {python}: left out", flush=True)
+    return found
+
+
 def progress(line: str) -> str | None:
     """What of a line of pip's output is worth showing: downloads that take time, and the step after them."""
     if match := re.search(
@@ -107,8 +133,25 @@ def install(requirements: Sequence[str]) -> None:
     if not new:
         return
     print(f"installing {len(new)} requirements into {sys.prefix}", flush=True)
+    wanted, alone = [], []
+    for requirement in new:
+        match = re.match(r"[\w.-]+", requirement)
+        assert match is not None
+        before, needed = ALONE.get(match[0], (None, ()))
+        if before is None or sys.version_info < before:
+            wanted.append(requirement)
+        else:
+            alone.append(requirement)
+            wanted += needed
+    pip_install(wanted)
+    if alone:
+        pip_install(["--no-deps", *alone])
+    stamp.write_text("\n".join([*known, *new]) + "\n")
+
+
+def pip_install(arguments: Sequence[str]) -> None:
     command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check"]
-    command += ["--progress-bar=off", *new]
+    command += ["--progress-bar=off", *arguments]
     said = []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as pip:
         assert pip.stdout is not None
@@ -119,7 +162,6 @@ def install(requirements: Sequence[str]) -> None:
     if pip.returncode:
         sys.stderr.writelines(said[-20:])
         raise SystemExit(f"pip could not install the requirements (exit status {pip.returncode})")
-    stamp.write_text("\n".join([*known, *new]) + "\n")
 
 
 def at_once(first: Callable[[], None], second: Callable[[], None]) -> None:
@@ -288,15 +330,13 @@ def main() -> None:
         return
     make_tree(pyproject)
     write_bytecode(pyproject)
-    extras = EXTRAS
+    extras = [*EXTRAS]
     if arguments.tests or arguments.frameworks:
         extras += TESTS
-    frameworks = arguments.frameworks and sys.version_info < BEFORE
-    if frameworks:
+    if arguments.frameworks:
         extras += FRAMEWORKS
-    elif arguments.frameworks:
-        python = f"Python {sys.version_info.major}.{sys.version_info.minor}"
-        print(f"TensorFlow 2.21 and PyTorch/XLA 2.9 have no packages for {python}: left out")
+    extras = available(extras)
+    frameworks = any(extra in extras for extra in FRAMEWORKS)
 
     def requirements() -> list[str]:
         return requirements_of(pyproject["project"], extras)

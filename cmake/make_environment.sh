@@ -1,15 +1,17 @@
 #!/usr/bin/env bash
-# make_environment.sh FOLDER: a virtual environment in FOLDER, of the first Python 3.11 to 3.14 that really runs.
+# make_environment.sh FOLDER: a virtual environment in FOLDER, of the first Python that pyproject.toml names and that really runs.
 # An environment that is there and works is kept; a folder that holds anything else is never removed. PYTHON=... in the
 # environment names the interpreter to use.
 # make_environment.sh --interpreter: print the interpreter that a new environment would be made with.
 set -euo pipefail
 folder=$1
 
-lowest=3.11
-highest=3.14
+here=$(dirname "${BASH_SOURCE[0]}")
+mapfile -t versions < <(sed -n 's/.*"Programming Language :: Python :: \(3\.[0-9]*\)".*/\1/p' "$here/../pyproject.toml")
+lowest=${versions[0]}
+highest=${versions[-1]}
 # shellcheck source=cmake/find_python.sh
-source "$(dirname "${BASH_SOURCE[0]}")/find_python.sh"
+source "$here/find_python.sh"
 
 # An environment whose making was interrupted has an interpreter and lacks pip.
 if [[ -x $folder/bin/python ]] && works "$folder/bin/python" "$lowest" "$highest" && "$folder/bin/python" -m pip --version >/dev/null 2>&1; then

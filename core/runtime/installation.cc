@@ -30,7 +30,7 @@ bool IsPython(const fs::path& path) {
          access(path.c_str(), X_OK) == 0;
 }
 
-// Interpreters export this function up to Python 3.14. It reads a field that never changes once
+// Interpreters export this function up to Python 3.15. It reads a field that never changes once
 // Python has started, so it may be called from any thread.
 fs::path RunningInterpreter() {
   using GetProgramFullPath = const wchar_t* (*)();
@@ -120,7 +120,7 @@ std::string DefaultInterpreter() {
 
 std::vector<std::string> RunningInterpreterFlags() {
   if (RunningInterpreter().empty()) return {};
-  // Interpreters export these variables up to Python 3.14; they do not change once Python has
+  // Interpreters export these variables up to Python 3.15; they do not change once Python has
   // started.
   const auto flag = [](const char* name) {
     const auto* const value = static_cast<const int*>(dlsym(RTLD_DEFAULT, name));

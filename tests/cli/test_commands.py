@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from tests.starter import starter_of
+from tests.sycl_packages import needs_sycl
 
 PROGRAM = """
 module @scale_and_add {
@@ -235,6 +236,7 @@ def test_wrong_shape_of_an_input(artifact: Path, tmp_path: Path) -> None:
     assert "parameter 0 is f32[3,4]" in result.stderr
 
 
+@needs_sycl
 def test_devices() -> None:
     result = tripont("devices", environment={"TRIPONT_NUM_DEVICES": "3"})
     assert result.returncode == 0, result.stderr
@@ -252,6 +254,7 @@ def test_devices_without_a_sycl_runtime() -> None:
     assert "no SYCL runtime is installed" in result.stdout
 
 
+@needs_sycl
 def test_doctor_says_which_sycl_devices_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     from tripont.cli import doctor
     from tripont.cli.finding import Finding

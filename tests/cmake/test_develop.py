@@ -113,36 +113,71 @@ def test_progress_of_pip(develop: types.ModuleType, line: str, shown: str | None
     assert develop.progress(line) == shown
 
 
-def test_what_is_installed_is_not_installed_again(
-    develop: types.ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Also after a command that installed more: `make dev` after `make frameworks` asks pip for nothing."""
-    commands: list[list[str]] = []
+class Pip:
+    """pip, which is not there."""
 
-    class Pip:
-        stdout: tuple[str, ...] = ()
-        returncode = 0
+    stdout: tuple[str, ...] = ()
+    returncode = 0
+    commands: list[list[str]]
 
-        def __init__(self, command: list[str], **_: Any) -> None:
-            commands.append(command)
+    def __init__(self, command: list[str], **_: Any) -> None:
+        self.commands.append(command)
 
-        def __enter__(self) -> Pip:
-            return self
+    def __enter__(self) -> Pip:
+        return self
 
-        def __exit__(self, *_: object) -> None:
-            pass
+    def __exit__(self, *_: object) -> None:
+        pass
 
+
+@pytest.fixture
+def pip(develop: types.ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> type[Pip]:
+    Pip.returncode, Pip.commands = 0, []
     monkeypatch.setattr(develop.subprocess, "Popen", Pip)
     monkeypatch.setattr(develop.sys, "prefix", str(tmp_path))
+    return Pip
+
+
+def test_what_is_installed_is_not_installed_again(
+    develop: types.ModuleType, pip: type[Pip], tmp_path: Path
+) -> None:
+    """Also after a command that installed more: `make dev` after `make frameworks` asks pip for nothing."""
     develop.install(["one>=1", "two"])
     develop.install(["two"])
     develop.install(["three", "two"])
-    asked = [[a for a in c if a in {"one>=1", "two", "three"}] for c in commands]
+    asked = [[a for a in c if a in {"one>=1", "two", "three"}] for c in pip.commands]
     assert asked == [["one>=1", "two"], ["three"]]
-    Pip.returncode = 1
+    pip.returncode = 1
     with pytest.raises(SystemExit, match="could not install"):
         develop.install(["four"])
     assert "four" not in (tmp_path / "tripont-requirements.txt").read_text()
+
+
+def test_a_package_without_what_it_asks_for(
+    develop: types.ModuleType, pip: type[Pip], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only with a Python for which that has no packages."""
+    monkeypatch.setattr(develop, "ALONE", {"old": ((9, 0), ("x",)), "new": ((3, 0), ("y", "z"))})
+    develop.install(["one", "old>=1", "new>=2"])
+    asked = [c[c.index("--progress-bar=off") + 1 :] for c in pip.commands]
+    assert asked == [["one", "old>=1", "y", "z"], ["--no-deps", "new>=2"]]
+
+
+def test_extras_without_packages_are_left_out_and_named(
+    develop: types.ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(develop, "BEFORE", {"sycl": (3, 0), "torch": (9, 0), "tensorflow": (3, 0)})
+    assert develop.available(["jax", "sycl", "torch", "tensorflow"]) == ["jax", "torch"]
+    python = f"Python {sys.version_info[0]}.{sys.version_info[1]}"
+    assert f"dpctl 0.22 and TensorFlow 2.21 for {python}: left out" in capsys.readouterr().out
+    assert develop.available(["jax"]) == ["jax"]
+    assert capsys.readouterr().out == ""
+
+
+def test_each_extra_that_may_be_missing_has_a_name(develop: types.ModuleType) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert {*develop.BEFORE} == {*develop.PACKAGES}
+    assert {*develop.BEFORE} <= {*project["optional-dependencies"]}
 
 
 def test_both_of_two_at_once_end_before_an_error_is_raised(develop: types.ModuleType) -> None:

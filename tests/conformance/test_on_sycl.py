@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.conformance import device
+from tests.sycl_packages import needs_sycl
 
 
 @pytest.mark.slow
+@needs_sycl
 @pytest.mark.timeout(900)
 def test_first_configurations() -> None:
     if device.TARGET != "host":

@@ -10,7 +10,7 @@ import importlib.util
 
 import pytest
 
-from tests.core.runtime.backends.sycl.conftest import device  # noqa: F401
+from tests.core.runtime.backends.sycl.conftest import sycl_device  # noqa: F401
 from tests.core.runtime.backends.sycl.processes import output
 from tests.starter import starter_of
 

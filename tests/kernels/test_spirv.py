@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 
 from tests.core.runtime.backends.sycl.processes import output
+from tests.sycl_packages import needs_sycl
 from tripont import kernels
 
 SCALE = """
@@ -75,11 +75,6 @@ def path(module: bytes, tmp_path: Path) -> str:
     file = tmp_path / "module.spv"
     file.write_bytes(module)
     return str(file)
-
-
-needs_sycl = pytest.mark.skipif(
-    platform.machine() != "x86_64", reason="the wheels of the SYCL runtime are for x86-64"
-)
 
 
 @pytest.mark.slow

@@ -27,13 +27,17 @@ from .finding import ERROR, OK, WARNING, Finding, check_package, in_process
 from .framework_checks import check_jax, check_jax_entry_point, check_tensorflow, check_torch_xla
 from .terminal import make_console
 
+# As pyproject.toml says, which an installed package does not have.
+OLDEST_PYTHON, NEWEST_PYTHON = (3, 11), (3, 15)
+
 
 def check_python() -> Finding:
     version = platform.python_version()
     detail = f"{version} ({sys.executable})"
-    if (3, 11) <= sys.version_info[:2] <= (3, 14):
+    if OLDEST_PYTHON <= sys.version_info[:2] <= NEWEST_PYTHON:
         return Finding("Python", OK, detail)
-    return Finding("Python", WARNING, detail, "tripont is tested with Python 3.11 to 3.14")
+    oldest, newest = (".".join(map(str, v)) for v in (OLDEST_PYTHON, NEWEST_PYTHON))
+    return Finding("Python", WARNING, detail, f"tripont is tested with Python {oldest} to {newest}")
 
 
 def check_llvm() -> Finding:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +16,8 @@ import numpy as np
 import pytest
 from jax.experimental import serialize_executable, topologies
 from jax.sharding import SingleDeviceSharding
+
+from tests.sycl_packages import needs_sycl
 
 XPU = jax.devices("xpu")[0]
 TARGET = XPU.target
@@ -101,7 +102,7 @@ def test_compiled_for_a_topology(name: str) -> None:
     check(load(compile_for(name))(X, X.T))
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="the SYCL runtime is for x86-64")
+@needs_sycl
 @pytest.mark.parametrize(("name", "device"), [("host", "host"), ("sycl", "sycl:cpu")])
 def test_compiled_for_the_devices_of_another_process(
     tmp_path: Path, name: str, device: str

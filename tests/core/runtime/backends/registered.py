@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+
+from tests import sycl_packages
 
 from .checked import build
 
@@ -26,14 +27,9 @@ class Backend:
         return self.device.partition(":")[0]
 
 
-def _no_sycl() -> str:
-    """The wheels of the SYCL runtime are for x86-64; where they are, a missing device is a failure and not a skip."""
-    return "" if platform.machine() == "x86_64" else "the SYCL runtime's wheels are for x86-64"
-
-
 BACKENDS = (
     Backend("host"),
-    Backend("sycl:cpu", missing=_no_sycl),
-    Backend("sycl:cpu-as-gpu", missing=_no_sycl),
+    Backend("sycl:cpu", missing=sycl_packages.missing),
+    Backend("sycl:cpu-as-gpu", missing=sycl_packages.missing),
     Backend("checked", build.environment, missing=build.missing),  # of another package: checked/
 )
