@@ -165,7 +165,7 @@ def test_rows_beside_infinite_ones_are_finite(cpu: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("m", "n"), itertools.product((1, 5, 16, 17, 31, 32, 33, 100), (16, 40, 64, 500))
+    ("m", "n"), list(itertools.product((1, 5, 16, 17, 31, 32, 33, 100), (16, 40, 64, 500)))
 )
 def test_tiles_fit_the_registers(m: int, n: int) -> None:
     target = for_cpu("+".join(("x86-64-v4", *AMX)), False)
