@@ -275,6 +275,11 @@ class Products:
         int, "bytes", "of operands of f32 from which on a library takes longer than generated code"
     ]
     far_side: Annotated[int, "elements", "least rows and columns of such a product"]
+    turns_f32: Annotated[
+        bool,
+        "yes or no",
+        "such products, and those that the next two say, have a rhs of [n, k] too",
+    ]
     flat_rows: Annotated[
         int, "rows", "up to which, with many columns, a library's copy of rhs costs most"
     ]
@@ -296,6 +301,16 @@ class Products:
     ]
     library_types: Annotated[
         frozenset[str], "types of lhs", "besides f32 that a library multiplies faster"
+    ]
+    pairs_bf16: Annotated[
+        bool, "yes or no", "an instruction multiplies pairs of bf16 faster than f32s are multiplied"
+    ]
+    pairs_small: Annotated[
+        int, "multiply-adds", "up to which such a product takes less than a library's call"
+    ]
+    pairs_terms: Annotated[int, "terms", "from which on a larger one is as fast as a library's"]
+    pairs_columns: Annotated[
+        float, "times", "the columns of its result, which the vectors of a larger one have at most"
     ]
 
 

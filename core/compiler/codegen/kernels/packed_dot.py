@@ -44,7 +44,8 @@ from ..representation import memory_type
 from . import tiles
 from .emit import EmittedKernel, Frame, emitter
 from .loops import count
-from .product_forms import ProductForm
+from .pack import interleave
+from .product_forms import BF16_PAIRS, ProductForm, last_vectors
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,15 +136,17 @@ class PackedDot(tiles.Places):
         self.vectors = self.width // self.form.lanes
         self.groups = self.form.groups(self.k)
         self.tiles, self.panels = -(-self.m // self.rows), -(-self.n // self.width)
+        # The first vectors of a panel that the tiles being written leave out: those of the last panel may be narrower.
+        self.skipped = 0
         self.type = memory_type(self.form.result)
         self.size = self.form.result.size
         given = self.operands[0].shape.dtype
         self.stages = given is not self.form.lhs or self.k % self.form.step != 0
         self.choose_rates()
         self.split()
-
-    #: Whether no sum is a subnormal number.
-    gives_normal_sums = False
+        # Whether no sum is a subnormal number: the instruction for pairs of bf16 makes none, adding pieces might.
+        scaled = self.alpha != 1.0 or self.epilogue != ""
+        self.gives_normal_sums = self.form.name == BF16_PAIRS and self.pieces == 1 and not scaled
 
     def keeps_rows(self, far: bool) -> bool:
         """Whether units of work rather have few columns than few rows; ``far``: whether the operands are larger than
@@ -295,17 +298,39 @@ class PackedDot(tiles.Places):
         b = self.b
         with b.loop(self.first_panel, self.last_panel) as number:
             panel = self.panel(number, start, stop)
-            with b.loop(self.first_tile, self.last_tile) as count_:
-                tile = self.tile(panel, count_, start)
-                if scratch is None:
-                    self.fetch_tile(tile)
-                    self.whole_tile(tile)
-                else:
-                    across = b.sub(number, self.first_panel)
-                    place = b.add(b.mul(across, i64(self.tall)), tile.number)
-                    place = b.gep(self.type, scratch, b.mul(place, i64(self.rows * self.width)))
-                    self.fetch_tile(tile, stop, place)
-                    self.part_of_tile(tile, start, stop, place)
+            last = last_vectors(self.n, self.vectors, self.form.lanes)
+            if last == self.vectors or self.form.is_matrix:
+                self.tiles_of_panel(panel, number, start, stop, scratch)
+            else:
+                with self.frame.generator.level():  # what both compute is computed before they part
+                    whole, narrow, done = (b.new_label(x) for x in ("whole", "narrow", "computed"))
+                    b.branch_if(b.icmp("eq", number, i64(self.panels - 1)), narrow, whole)
+                    b.start_block(whole)
+                    self.tiles_of_panel(panel, number, start, stop, scratch)
+                    b.branch(done)
+                    b.start_block(narrow)
+                    self.vectors, self.skipped = last, self.vectors - last
+                    self.tiles_of_panel(panel, number, start, stop, scratch)
+                    self.vectors, self.skipped = self.vectors + self.skipped, 0
+                    b.branch(done)
+                    b.start_block(done)
+
+    def tiles_of_panel(
+        self, panel: Panel, number: Value, start: Value, stop: Value, scratch: Value | None
+    ) -> None:
+        """The loop over the tiles of panel ``number``."""
+        b = self.b
+        with b.loop(self.first_tile, self.last_tile) as count_:
+            tile = self.tile(panel, count_, start)
+            if scratch is None:
+                self.fetch_tile(tile)
+                self.whole_tile(tile)
+            else:
+                across = b.sub(number, self.first_panel)
+                place = b.add(b.mul(across, i64(self.tall)), tile.number)
+                place = b.gep(self.type, scratch, b.mul(place, i64(self.rows * self.width)))
+                self.fetch_tile(tile, stop, place)
+                self.part_of_tile(tile, start, stop, place)
 
     def panel(self, number: Value, start: Value, stop: Value) -> Panel:
         """Panel ``number``, whose groups [start, stop) are copied here if each panel's are copied by itself."""
@@ -325,7 +350,8 @@ class PackedDot(tiles.Places):
         top = self.start(number, self.rows, self.m)
         row = self.row_of(number, top, start)
         count = self.b.sub(number, self.first_tile)
-        tile = PlacedTile(row, panel.packed, panel.lying, top, panel.left, count)
+        left = self.b.add(panel.left, i64(self.skipped * self.form.lanes))
+        tile = PlacedTile(row, panel.packed, panel.lying, top, left, count)
         self.fetch_panel(panel, tile.number, start)
         return tile
 
@@ -471,8 +497,8 @@ class PackedDot(tiles.Places):
             if stop is not None and place is not None:
                 is_last = b.icmp("sge", stop, i64(self.groups))
                 base = b.select(is_last, base, place)
-                apart = b.select(is_last, apart, i64(self.width * self.size))
-            lines = -(-self.width * size // self.frame.target.costs.memory.line)
+                apart = b.select(is_last, apart, i64(self.tile_width * self.size))
+            lines = -(-self.tile_width * size // self.frame.target.costs.memory.line)
             self.awaited.append(Awaited(base, apart, lines, write))
         if self.steps_of_lines:
             return
@@ -532,7 +558,7 @@ class PackedDot(tiles.Places):
             self.fetched_lines = -(-self.lying_lines // (self.tall - 1))
             turn = b.binary("urem", number, i64(-(-self.lying_lines // self.fetched_lines)))
             line = b.mul(turn, i64(self.fetched_lines * self.frame.target.costs.memory.line))
-            self.fetched = self.rhs_row * self.operands[1].shape.dtype.size
+            self.fetched = form.group * self.rhs_row * self.operands[1].shape.dtype.size
             self.following = b.gep("i8", self.next_lying(panel), line, inbounds=False)
             return
         if self.panels == 1 or self.rhs_row:
@@ -542,6 +568,12 @@ class PackedDot(tiles.Places):
         begin = b.add(i64(self.groups * group), b.mul(number, i64(self.piece * self.fetched)))
         begin = b.add(begin, b.mul(start, i64(group - self.fetched)))
         self.following = b.gep("i8", panel.lying, begin, inbounds=False)
+
+    @property
+    def tile_width(self) -> int:
+        """The columns of a tile that is being written."""
+        columns: int = self.vectors * self.form.lanes
+        return columns
 
     @property
     def lying_lines(self) -> int:
@@ -556,7 +588,8 @@ class PackedDot(tiles.Places):
         b, source = self.b, memory_type(self.operands[1].shape.dtype)
         first = self.start(self.first_panel, self.width, self.n)
         last = self.start(b.sub(self.last_panel, i64(1)), self.width, self.n)
-        below = b.sub(b.add(first, i64(self.piece * self.rhs_row)), panel.left)
+        piece = self.piece * self.form.group
+        below = b.sub(b.add(first, i64(piece * self.rhs_row)), panel.left)
         is_last = b.icmp("eq", panel.left, last)
         step = b.select(is_last, below, i64(self.width))
         return b.gep(source, panel.lying, step, inbounds=False)
@@ -610,9 +643,10 @@ class PackedDot(tiles.Places):
         b, line_bytes = self.b, self.frame.target.costs.memory.line
         ahead = b.gep("i8", self.following, b.mul(k, i64(self.fetched)), inbounds=False)
         if self.copies:
+            group = self.form.group
             places = [
-                n * self.fetched + line * line_bytes
-                for n in range(count)
+                n * (self.fetched // group) + line * line_bytes
+                for n in range(count * group)
                 for line in range(self.fetched_lines)
             ]
         else:
@@ -621,26 +655,38 @@ class PackedDot(tiles.Places):
             self.prefetch(b.gep("i8", ahead, i64(place), inbounds=False), 0, 2)
 
     def copying_step(self, tile: PlacedTile, k: Value, totals: list[Value]) -> list[Value]:
-        """A tile's sums with one more group, whose row of rhs is read where it lies, converted, and copied."""
+        """A tile's sums with one more group, whose rows of rhs are read where they lie, converted, and copied."""
         b, form = self.b, self.form
         given = self.operands[1].shape.dtype
         source, to = memory_type(given), memory_type(form.rhs)
-        row = b.gep(source, tile.lying, b.mul(k, i64(self.rhs_row)))
-        place = b.gep(to, tile.packed, b.mul(k, i64(self.width)))
-        ahead = i64(self.frame.target.costs.memory.rows_ahead * self.rhs_row)
-        below = b.gep(source, row, ahead, inbounds=False)
-        for line in range(self.lying_lines):
-            self.prefetch(
-                b.gep("i8", below, i64(line * self.frame.target.costs.memory.line), inbounds=False),
-                0,
-                3,
-            )
+        row = b.gep(source, tile.lying, b.mul(k, i64(form.group * self.rhs_row)))
+        place = b.gep(to, tile.packed, b.mul(k, i64(self.width * form.group)))
+        ahead = self.frame.target.costs.memory.rows_ahead * form.group
+        for n in range(ahead, ahead + form.group):
+            below = b.gep(source, row, i64(n * self.rhs_row), inbounds=False)
+            for line in range(self.lying_lines):
+                at = i64(line * self.frame.target.costs.memory.line)
+                self.prefetch(b.gep("i8", below, at, inbounds=False), 0, 3)
         right = []
-        for column in range(0, self.width, form.lanes):
-            pointer = b.gep(source, row, i64(column))
-            value = b.load(llvm_ir.vector(source, form.lanes), pointer, given.size)
-            right.append(self.converted(value, given, form.rhs))
-            b.store(right[-1], b.gep(to, place, i64(column)), form.lanes * form.rhs.size)
+        # Whole rows are turned into groups by fewer instructions than their vectors are.
+        columns = form.lanes if form.group == 1 else self.tile_width
+        for column in range(self.skipped * form.lanes, self.width, columns):
+            parts = []
+            for n in range(form.group):
+                pointer = b.gep(source, row, i64(n * self.rhs_row + column))
+                value = b.load(llvm_ir.vector(source, columns), pointer, given.size)
+                parts.append(self.converted(value, given, form.rhs))
+            value = interleave(b, parts, 8 * form.rhs.size)
+            if form.flips:
+                value = b.binary("xor", value, llvm_ir.integer(value.type, -128))
+            each = form.lanes * form.group
+            for first in range(0, columns * form.group, each):
+                part = value
+                if columns > form.lanes:
+                    part = b.shuffle(value, value, range(first, first + each))
+                right.append(part)
+                to_place = b.gep(to, place, i64(column * form.group + first))
+                b.store(part, to_place, each * form.rhs.size)
         return self.multiply_rows(tile, k, right, totals)
 
     def step(self, tile: PlacedTile, k: Value, totals: list[Value]) -> list[Value]:
@@ -654,7 +700,8 @@ class PackedDot(tiles.Places):
         each = form.lanes * form.group
         align = form.rhs.size * (1 if lies else each)
         right = [
-            b.load(form.vector, b.gep(rhs, at, i64(v * each)), align) for v in range(self.vectors)
+            b.load(form.vector, b.gep(rhs, at, i64((self.skipped + v) * each)), align)
+            for v in range(self.vectors)
         ]
         return self.multiply_rows(tile, k, right, totals)
 
@@ -688,9 +735,16 @@ class PackedDot(tiles.Places):
         b, form = self.b, self.form
         lanes = 4 * form.lanes
         vector = f"<{lanes} x i8>"
-        one = llvm_ir.integer(vector, 1)
-        depth = self.k
-        main = depth // lanes * lanes
+        rest = self.k % lanes
+        main = self.k - rest
+        extend = "zext" if form.lhs is dtypes.U8 else "sext"
+
+        def added(row: Value, first: Value, ones: Value, total: Value) -> Value:
+            """``total`` and the elements from ``first`` on whose lane is 1 in ``ones``."""
+            value = b.load(vector, b.gep("i8", row, first), 1)
+            pair = [value, ones] if form.lhs is dtypes.U8 else [ones, value]
+            return b.call(form.accumulator, form.instruction, [total, *pair])
+
         with b.loop(self.first_tile, self.last_tile) as tile:
             top = self.start(tile, self.rows, self.m)
             first = b.mul(b.sub(tile, self.first_tile), i64(self.rows))
@@ -698,16 +752,19 @@ class PackedDot(tiles.Places):
                 row = b.gep("i8", self.lhs, b.mul(b.add(top, r), i64(self.lhs_row)))
                 total = llvm_ir.zero(form.accumulator)
                 with b.loop_carrying(i64(0), i64(main), lanes, [total]) as (k, carried, results):
-                    value = b.load(vector, b.gep("i8", row, k), 1)
-                    pair = [value, one] if form.lhs is dtypes.U8 else [one, value]
-                    carried[:] = [b.call(form.accumulator, form.instruction, [carried[0], *pair])]
+                    carried[:] = [added(row, k, llvm_ir.integer(vector, 1), carried[0])]
+                total = results[0]
+                if main and rest:  # the vector that ends with the row, without what is in the sum
+                    ones = llvm_ir.lanes_constant("i8", [0] * (lanes - rest) + [1] * rest)
+                    total = added(row, i64(self.k - lanes), ones, total)
                 name = f"llvm.vector.reduce.add.{llvm_ir.mangle(form.accumulator)}"
-                whole = b.call("i32", name, [results[0]])
-                extend = "zext" if form.lhs is dtypes.U8 else "sext"
-                with b.loop_carrying(i64(main), i64(depth), 1, [whole]) as (k, carried, rest):
-                    value = b.cast(extend, b.load("i8", b.gep("i8", row, k), 1), "i32")
-                    carried[:] = [b.add(carried[0], value)]
-                value = b.mul(rest[0], llvm_ir.integer("i32", form.correction))
+                whole = b.call("i32", name, [total])
+                if not main:
+                    with b.loop_carrying(i64(0), i64(rest), 1, [whole]) as (k, carried, results):
+                        value = b.cast(extend, b.load("i8", b.gep("i8", row, k), 1), "i32")
+                        carried[:] = [b.add(carried[0], value)]
+                    (whole,) = results
+                value = b.mul(whole, llvm_ir.integer("i32", form.correction))
                 b.store(value, b.gep("i32", sums, b.add(first, r)), 4)
 
     def write(self, tile: PlacedTile, totals: list[Value]) -> None:
@@ -778,7 +835,7 @@ class PackedDot(tiles.Places):
             block = b.new_label("roots")
             b.branch(block)
             b.start_block(block)
-            finished = b.gep(self.type, sums, b.mul(r, i64(self.width)))
+            finished = b.gep(self.type, sums, b.mul(r, i64(self.tile_width)))
             row = Coordinate(b.add(tile.top, r), high=self.m - 1)
             for v in range(self.vectors):
                 at = b.add(tile.left, i64(v * form.lanes))

@@ -12,6 +12,8 @@ fma          1      multiply-add of f32 or f64
 multiply     1      multiplication and addition of integers as wide as the result
 pairs        2      s16 by s16: pmaddwd sums a pair in 32 bits (AVX-512 VNNI and AVX-VNNI: vpdpwssd adds it too)
 quadruples   4      u8 by s8: vpdpbusd, which adds four products of 16 bits in 32 bits without saturation
+bf16 pairs   2      bf16 by bf16 in f32: vdpbf16ps, which adds two exact products, one after the other, rounding twice.
+                    Subnormal operands, products and sums are zero
 matrix       2, 4   AMX: bf16 by bf16 in f32, 8-bit by 8-bit integers in 32 bits. One instruction multiplies up to 16
                     rows of lhs by 16 columns of rhs, 16 groups deep (:mod:`.matrix_tiles`)
 ===========  =====  ===========================================================================================
@@ -42,8 +44,14 @@ _ROWS: Final = {
     16: {1: 10, 2: 6, 3: 4},
 }
 _LINE: Final = 64  # bytes
+#: The name of the form with an instruction for pairs of bf16.
+BF16_PAIRS: Final = "bf16 pairs"
 # Wider tiles than that read more of rhs for each product: they are for results that such a tile is as wide as.
 _NARROW: Final = 3
+# The part of all vectors that tiles of another width for the last panel save, at least.
+_LEAST_SKIPPED: Final = 1 / 32
+# Tiles of one width are preferred to those of two, which are twice the code, unless they take so many times as long.
+_TWO_WIDTHS: Final = 1.05
 _BYTES: Final = frozenset((dtypes.S8, dtypes.U8))
 _SHORTS: Final = frozenset((dtypes.S8, dtypes.U8, dtypes.S16))
 
@@ -93,6 +101,11 @@ class ProductForm:
         return self.correction != 0
 
     @property
+    def turns_words(self) -> bool:
+        """Whether a rhs of [n, k] is turned while it is packed, in words of a group, and may be computed then."""
+        return self.is_matrix or self.name == BF16_PAIRS
+
+    @property
     def accumulator(self) -> str:
         return llvm_ir.vector(memory_type(self.result), self.lanes)
 
@@ -128,6 +141,9 @@ class ProductForm:
             # The operand without sign comes first: rhs, if lhs has one.
             first, second = (left, right) if self.lhs is dtypes.U8 else (right, left)
             return b.call(self.accumulator, self.instruction, [total, first, second])
+        if name == BF16_PAIRS:
+            pair = [b.cast("bitcast", v, f"<{2 * self.lanes} x bfloat>") for v in (left, right)]
+            return b.call(self.accumulator, self.instruction, [total, *pair])
         if "vpdpwssd" in self.instruction:
             return b.call(self.accumulator, self.instruction, [total, left, right])
         if self.instruction:
@@ -150,6 +166,21 @@ def choose_matrix(target: Target, lhs: DType, rhs: DType, result: DType) -> Prod
         signs = "".join("s" if t.is_signed else "u" for t in (lhs, rhs))
         return ProductForm("matrix", lhs, rhs, result, 4, 16, 32, 0, f"tdpb{signs}d", 16)
     return None
+
+
+def choose_pairs(target: Target, lhs: DType, rhs: DType, result: DType) -> ProductForm | None:
+    """The form of bf16's instruction for vectors, where that is faster than multiply-adds of f32; None elsewhere."""
+    is_faster = target.has("avx512bf16") and target.costs.products.pairs_bf16
+    if not (is_faster and lhs is rhs is dtypes.BF16 and result is dtypes.F32):
+        return None
+    name = "llvm.x86.avx512bf16.dpbf16ps.512"
+    return ProductForm(BF16_PAIRS, lhs, rhs, result, 2, 16, 14, 0, name)
+
+
+def choose_dot(target: Target, lhs: DType, rhs: DType, result: DType) -> ProductForm | None:
+    """The form of a packed product of these element types on ``target``; None if there is none."""
+    types = (lhs, rhs, result)
+    return choose_matrix(target, *types) or choose_pairs(target, *types) or choose(target, *types)
 
 
 def choose(target: Target, lhs: DType, rhs: DType, result: DType) -> ProductForm | None:
@@ -212,6 +243,18 @@ def rows_in_place(memory: Memory, stride: int) -> int | None:
     return memory.ways if stride and stride % memory.way == 0 else None
 
 
+def last_vectors(n: int, vectors: int, lanes: int) -> int:
+    """The vectors of the tiles of the last panel of an ``n`` wide result, whose other panels have ``vectors``.
+
+    They end with the result, as the panel does, whose first vectors were computed in the panel before. A kernel with
+    tiles of two widths is longer: with many panels there is nothing to be gained by it.
+    """
+    panels = -(-n // (vectors * lanes))
+    needed = -(-(n - (panels - 1) * vectors * lanes) // lanes)
+    gains = panels > 1 and vectors - needed >= _LEAST_SKIPPED * panels * vectors
+    return needed if gains else vectors
+
+
 def choose_tile(
     costs: Tiles, form: ProductForm, m: int, n: int, most_rows: int | None = None
 ) -> TileSize | None:
@@ -235,8 +278,11 @@ def choose_tile(
             continue
         panels = -(-n // (vectors * form.lanes))
         for rows in range(min(m, most_rows, form.most_rows(vectors)), 0, -1):
-            tiles = -(-m // rows) * panels
-            cost = tiles * (costs.cycles(rows * vectors, rows + vectors) + costs.step)
+            last = last_vectors(n, vectors, form.lanes)
+            cost = costs.cycles(rows * vectors, rows + vectors) * (panels - 1) + costs.step * panels
+            cost = -(-m // rows) * (cost + costs.cycles(rows * last, rows + last))
+            if last < vectors:
+                cost *= _TWO_WIDTHS
             if panels > 1 and vectors * form.lanes * form.result.size % _LINE:
                 cost *= costs.parts_of_lines
             if best is None or cost < best[0] * 0.995:

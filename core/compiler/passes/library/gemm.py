@@ -226,7 +226,20 @@ def form_of(dot: Instruction, target: Target) -> ProductForm | None:
         return form
     types = (dot.operands[0].dtype, dot.operands[1].dtype, dot.dtype)
     _, m, n, k = sizes_of(dot)
-    return form if product_costs.prefers_generated(types, m, n, k, target) else None
+    if form.name == product_forms.BF16_PAIRS:
+        lies = _turned(dot) == (False, False)
+        return form if product_costs.prefers_pairs(m, n, k, lies, target) else None
+    turned = types[0] is dtypes.F32 and _turned(dot)[1]
+    return form if product_costs.prefers_generated(types, m, n, k, target, turned) else None
+
+
+def _turned(dot: Instruction) -> tuple[bool, bool]:
+    """Whether lhs lies as [k, m], and whether rhs lies as [n, k]."""
+    operands = merge_operands(dot)
+    if operands is None:
+        return True, True
+    lhs, rhs = operands
+    return lhs.contracting[0].stride != 1, rhs.free[0].stride != 1
 
 
 def _is_dequantised(dot: Instruction, target: Target) -> bool:
@@ -248,7 +261,7 @@ def _packed_form(dot: Instruction, target: Target) -> ProductForm | None:
         return None
     lhs, rhs = (o.dtype for o in dot.operands)
     types = (lhs, rhs, accumulator(dot.dtype))
-    form = product_forms.choose_matrix(target, *types) or product_forms.choose(target, *types)
+    form = product_forms.choose_dot(target, *types)
     if form is None:
         return None
     batch, m, n, k = sizes_of(dot)
@@ -294,7 +307,7 @@ def _generated(dot: Instruction, form: ProductForm | None, target: Target) -> In
     gemm = make_gemm(_in_types(dot, types), target)
     if gemm is None:
         return None
-    config = {**gemm.attributes["config"], "lanes": form.lanes, "matrix": form.is_matrix}
+    config = {**gemm.attributes["config"], "lanes": form.lanes}
     if dot.dtype in _SMALL_FLOATS:
         config["rounded"] = dot.dtype
     return convert(gemm.replace(attributes={"name": "gemm", "config": config}), dot.dtype)

@@ -46,10 +46,7 @@ def generate_product(
     if call.opcode != "library-call" or "lanes" not in call.attributes["config"]:
         return None
     lhs, rhs = call.operands[:2]
-    choose = (
-        product_forms.choose_matrix if call.attributes["config"]["matrix"] else product_forms.choose
-    )
-    form = choose(target, lhs.dtype, rhs.dtype, call.dtype)
+    form = product_forms.choose_dot(target, lhs.dtype, rhs.dtype, call.dtype)
     generated = packed_product(call, form, target, fusions, kept) if form is not None else None
     if generated is None:
         raise errors.of_instruction("INTERNAL", "no kernel for this product", call)
@@ -83,16 +80,18 @@ def packed_product(
     strides: tuple[int, ...] = config["rhs_strides"]
     rhs_strides: tuple[int, ...] = ()
     made = _made(gemm, right, form, width, target, fusions)
-    lies = made is None and (form.group == 1 or form.is_matrix) and strides[-1] == 1
+    lies = made is None and (form.is_matrix or k % form.group == 0) and strides[-1] == 1
     same = right.dtype is form.rhs
-    small = not form.is_matrix and same and k * n * form.rhs.size <= costs.direct
+    small = form.group == 1 and same and k * n * form.rhs.size <= costs.direct
     if form.is_matrix:
         few = m <= target.costs.matrices.copied_rows and same
     else:
         # Rows a multiple of a way apart have few places in the second cache too.
         spread = strides[-2] * form.rhs.size % target.costs.memory.way != 0
         near = same and spread and k * n * form.rhs.size <= costs.copied_rhs
-        few = m <= costs.copied_rows or near
+        # Rows of groups that are a part of a line are read with every panel that has another part of it.
+        row = width * right.dtype.size if form.group > 1 else target.costs.memory.line
+        few = m * max(1, target.costs.memory.line // row) <= costs.copied_rows or near
     # With few rows in lhs few units read a part of rhs. What is packed once for a program or a loop is not copied.
     once = right in kept or _is_literal(right, form)
     copies = lies and not small and few and not once
@@ -180,7 +179,7 @@ def _made(
     config = gemm.attributes["config"]
     n, k, strides = config["n"], config["k"], config["rhs_strides"]
     turns = strides == (1, k)
-    if config["batch"] or not (form.is_matrix or form.group == 1) or right.opcode == "constant":
+    if config["batch"] or not (form.turns_words or form.group == 1) or right.opcode == "constant":
         return None
     if form.rhs not in (dtypes.F32, dtypes.F64, dtypes.BF16) and not (form.is_matrix and turns):
         return None
@@ -192,7 +191,11 @@ def _made(
     wide = dtypes.F32 if form.rhs is dtypes.BF16 else form.rhs
     computed = matrix is not None and matrix.dtype in (form.rhs, wide)
     if matrix is None or not computed:
-        if not turns or right.elements != n * k or (form.is_matrix and right.dtype is not form.rhs):
+        if (
+            not turns
+            or right.elements != n * k
+            or (form.turns_words and right.dtype is not form.rhs)
+        ):
             return None
         matrix = reshape(right, dims)
     new = {

@@ -24,9 +24,17 @@ f32              two vectors of columns or more  the "dot" kernel below, oneDNN 
                  with AVX-512, but for Zen,
                  512 rows and columns and
                  operands of 7.5 MB or more;
+                 Zen 4: all others whose rhs
+                 is not [n, k] (nor is that of
+                 products of few rows there);
                  of any size where there is no
                  oneDNN
-bf16             from 64^3 on                   the "dot" kernel; oneDNN on Zen
+bf16             from 64^3 on (Zen: up to        the "dot" kernel below, oneDNN above on Zen
+                 128^3, and those of 128 terms
+                 or more, an even number, that
+                 lie as [m, k] and [k, n] and
+                 whose columns nearly fill
+                 vectors)
 f16, 8 bits      from 64^3 on                   the "dot" kernel
 ===============  =============================  ==================================================================
 
@@ -76,10 +84,25 @@ def is_large_enough(
     return m * n * k >= costs.packed_each and batch * m * n * k >= least
 
 
+def prefers_pairs(m: int, n: int, k: int, lies: bool, target: Target) -> bool:
+    """Whether an [m, k] by [k, n] product in pairs of bf16 is generated although a library may have it; ``lies``:
+    whether the elements of a row are neighbours in both operands, so that nothing is turned before they are multiplied.
+    """
+    if row(DOT, (dtypes.BF16, dtypes.BF16, dtypes.F32), target) is None:
+        return True
+    costs, lanes = target.costs.products, target.lanes(dtypes.F32)
+    if m * n * k <= costs.pairs_small:
+        return True
+    full = -(-n // lanes) * lanes <= costs.pairs_columns * n
+    return lies and full and k >= costs.pairs_terms and k % 2 == 0
+
+
 def prefers_generated(
-    types: tuple[DType, DType, DType], m: int, n: int, k: int, target: Target
+    types: tuple[DType, DType, DType], m: int, n: int, k: int, target: Target, turned: bool = False
 ) -> bool:
-    """Whether an [m, k] by [k, n] product, large enough for either, is generated rather than oneDNN's on ``target``."""
+    """Whether an [m, k] by [k, n] product, large enough for either, is generated rather than oneDNN's on ``target``;
+    ``turned``: whether the rhs lies as [n, k].
+    """
     if row(DOT, types, target) is None:
         return True
     lhs, costs = types[0], target.costs.products
@@ -90,5 +113,6 @@ def prefers_generated(
         least, most = costs.small_sides
         small = least <= min(m, n) and max(m, n, k) <= most
         far = min(m, n) >= costs.far_side and (m + n) * k * lhs.size >= costs.far_f32
-        return m * n * k <= costs.most_f32 or flat or small or far
+        lies = costs.turns_f32 or not turned
+        return m * n * k <= costs.most_f32 or small or (lies and (flat or far))
     return lhs.name not in costs.library_types

@@ -208,6 +208,7 @@ _HOST: Final = Costs(
         small_sides=(64, 224),
         far_f32=1 << 62,  # no product
         far_side=512,
+        turns_f32=True,
         flat_rows=128,
         flat_columns=1024,
         direct=1 << 19,
@@ -218,6 +219,10 @@ _HOST: Final = Costs(
         copied_complex_rows=24,
         unrolled=100_000.0,  # two steps take 2 ms longer to compile and 2 % less time
         library_types=frozenset(),
+        pairs_bf16=False,
+        pairs_small=128**3,
+        pairs_terms=128,
+        pairs_columns=1.08,
     ),
     blocks=Blocks(
         rows=128,
@@ -337,7 +342,8 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
     if "amx-bf16" in features:
         types.add("bf16")
     # vdpbf16ps, which oneDNN uses, is as fast as a multiply-add of f32 on Zen and half as fast on Intel's CPUs.
-    if "avx512bf16" in features and cpu.startswith("znver"):
+    pairs = "avx512bf16" in features and cpu.startswith("znver")
+    if pairs:
         types.add("bf16")
     has_avx512 = "avx512f" in features
     convolutions = replace(
@@ -346,7 +352,7 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
         tiles_bf16="amx-bf16" in features,
         generates_gradients=not has_avx512,
     )
-    products = replace(_HOST.products, library_types=frozenset(types))
+    products = replace(_HOST.products, library_types=frozenset(types), pairs_bf16=pairs)
     memory = _HOST.memory
     if has_avx512 and not cpu.startswith("znver"):
         # 14 rows have a new line each every 16 steps of f32, more than the core looks ahead for. A step of so many rows
@@ -355,8 +361,17 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
         products = replace(products, copied_rows=256, copied_rhs=1 << 21, far_f32=15 << 19)
     if cpu.partition("+")[0] == "znver4":
         # The nearest cache has eight ways. Packed tiles waste less than the "dot" kernel's blocks from 50^3 on.
-        memory = replace(memory, ways=6)
-        products = replace(products, packed_narrow=50**3, narrow_row=1024)
+        memory = replace(memory, ways=6, groups_ahead=16)
+        # A library's copy of a rhs of [k, n] takes longer than ours for f32 of any size, turning one of [n, k] less.
+        products = replace(
+            products,
+            packed_narrow=50**3,
+            narrow_row=1024,
+            copied_rows=512,
+            far_f32=0,
+            far_side=1,
+            turns_f32=False,
+        )
         convolutions = replace(convolutions, generates_minor=True, generates_special_gradients=True)
     # A step of two choices and a subtraction (inventory_loop of benchmarks.rivals) takes 3.0 ns with masks on Zen 4,
     # 2.4 without. Other makers' CPUs were not measured.

@@ -188,7 +188,8 @@ def test_estimates_of_a_matrix_product(tmp_path: Path) -> None:
         : (tensor<256x128xf32>, tensor<128x512xf32>) -> tensor<256x512xf32>
       return %0 : tensor<256x512xf32>
     }"""
-    compile_program(program.encode(), "mlir", b"", {"dump_to": str(tmp_path)})
+    options = {"dump_to": str(tmp_path), "cpu": "x86-64-v3"}
+    compile_program(program.encode(), "mlir", b"", options)
     (operation,) = description(tmp_path)["operations"]
     assert operation["library_call"] == "gemm"
     assert operation["flops"] == 2 * 256 * 512 * 128

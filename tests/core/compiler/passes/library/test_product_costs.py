@@ -43,14 +43,21 @@ def test_f32(m: int, n: int, k: int, generated: bool) -> None:
 
 
 def test_large_f32_is_the_library_s_where_generated_code_is_not_known_to_be_faster() -> None:
-    for name in ("x86-64-v3", "znver4"):
-        assert not prefers_generated(F32, 2048, 2048, 2048, for_cpu(name))
+    assert not prefers_generated(F32, 2048, 2048, 2048, for_cpu("x86-64-v3"))
+    zen = for_cpu("znver4")
+    for m, n, k in ((2048, 2048, 2048), (300, 32, 700), (300, 300, 300)):
+        assert prefers_generated(F32, m, n, k, zen)
+        assert not prefers_generated(F32, m, n, k, zen, turned=True)
+    assert not prefers_generated(F32, 300, 31, 700, zen)
+    # A rhs of [n, k] is turned, which takes a library less: but for small products and those of few rows elsewhere.
+    for target in (zen, for_cpu("x86-64-v4")):
+        assert prefers_generated(F32, 224, 224, 224, target, turned=True)
+        assert prefers_generated(F32, 16, 2048, 2048, target, turned=True) is (target is not zen)
 
 
-def test_bf16_is_the_library_s_where_it_multiplies_faster_than_f32() -> None:
-    """Without registers of matrices, which are asked first (tests/core/compiler/codegen/kernels/test_matrix_dot.py)."""
+def test_bf16_by_bf16_is_generated_without_pairs_of_them() -> None:
+    """Pairs, and registers of matrices, are asked first (tests/core/compiler/codegen/kernels/test_bf16_pairs.py)."""
     assert prefers_generated(BF16, 512, 512, 512, for_cpu("x86-64-v4"))
-    assert not prefers_generated(BF16, 512, 512, 512, for_cpu("znver4"))
     integers = (dtypes.S8, dtypes.S8, dtypes.S32)
     assert prefers_generated(integers, 96, 96, 96, for_cpu("znver4"))
 
