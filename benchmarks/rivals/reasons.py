@@ -9,8 +9,8 @@ _MKL = (
     "SciPy's time, docs/fft.md)"
 )
 _LIMIT = (
-    "oneDNN's kernel, which we call, runs at the limit: on one thread it takes twice the time of two; what is left is "
-    "JAX's dispatch, and what a measurement repeats to"
+    "the kernel, ours on a Zen 4 and oneDNN's elsewhere, runs at the limit: on one thread it takes twice the time of "
+    "two; what is left is JAX's dispatch, and what a measurement repeats to"
 )
 _DISPATCH = "a few microseconds are JAX's dispatch, which torch's and NumPy's calls do not have"
 

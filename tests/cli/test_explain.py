@@ -28,7 +28,7 @@ func.func @main(%x: tensor<512x512xf32>) -> tensor<512x512xf32> {
       stablehlo.return %c : tensor<i1>
     } do {
       %j = stablehlo.add %i, %one : tensor<i32>
-      %d = stablehlo.dot_general %a, %x, contracting_dims = [1] x [0]
+      %d = stablehlo.dot_general %a, %x, contracting_dims = [1] x [1]
         : (tensor<512x512xf32>, tensor<512x512xf32>) -> tensor<512x512xf32>
       %b = stablehlo.tanh %d : tensor<512x512xf32>
       stablehlo.return %j, %b : tensor<i32>, tensor<512x512xf32>

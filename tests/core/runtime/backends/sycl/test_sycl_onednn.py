@@ -69,7 +69,8 @@ from tripont.core import _tripont
 from tripont.core.compiler.compile import compile_program
 program = b'''
 func.func @main(%x: tensor<512x512xf32>) -> tensor<512x512xf32> {
-  %0 = stablehlo.dot %x, %x : (tensor<512x512xf32>, tensor<512x512xf32>) -> tensor<512x512xf32>
+  %0 = stablehlo.dot_general %x, %x, contracting_dims = [1] x [1]
+    : (tensor<512x512xf32>, tensor<512x512xf32>) -> tensor<512x512xf32>
   return %0 : tensor<512x512xf32>
 }'''
 client = _tripont.Client({"prestart_worker": False, "cache": False})
