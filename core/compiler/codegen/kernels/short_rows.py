@@ -8,12 +8,13 @@ once. Shuffles put the vectors into the order of memory, which is written in who
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ...fusion.clusters import LONGEST_SHORT_ROW
 from ...ir import hlo
 from ..elements import conversion, memory
 from ..generator import Array, Generator, Index, fixed
-from ..llvm_ir import i64
+from ..llvm_ir import Builder, Value, i64, lanes_of
 from ..representation import Element
 
 
@@ -36,7 +37,7 @@ def store(
         for n, element in enumerate(elements):
             g.store(array, (*index, fixed(n)), element, None, streaming)
         return
-    b, count, number = g.builder, rows.lanes, len(elements)
+    b, count = g.builder, rows.lanes
     dtype = array.shape.dtype
     type_, _ = memory.unit(dtype)
     size = memory.size_of(type_)
@@ -48,19 +49,59 @@ def store(
         streaming and width == g.target.vector_bytes and memory.is_aligned(array, first, width)
     )
     g.streamed |= past_caches
-    for piece in range(number):
-        places = [divmod(piece * count + lane, number) for lane in range(count)]
-        # The first shuffle takes the first two parts' elements to their places, each of the others one part's.
-        value = b.shuffle(
-            parts[0],
-            parts[1],
-            [row + count * which if which < 2 else 0 for row, which in places],
-        )
-        for n, part in enumerate(parts[2:], 2):
-            value = b.shuffle(
-                value,
-                part,
-                [count + row if which == n else lane for lane, (row, which) in enumerate(places)],
-            )
+    for piece, value in enumerate(weave(b, parts)):
         where = b.gep(type_, pointer, i64(piece * count))
         b.store(value, where, width if past_caches else size, nontemporal=past_caches)
+
+
+class _Pieces(NamedTuple):
+    """Pieces of rows, one row after the other through the lanes of ``vectors``, in each row ``size`` elements."""
+
+    vectors: list[Value]
+    size: int
+
+
+def weave(b: Builder, elements: Sequence[Value]) -> list[Value]:
+    """Vectors in the order of memory: the first lane of each of ``elements``, then the second lane of each, ...
+
+    Neighbouring elements become pieces of rows, and neighbouring pieces longer ones. So 16 vectors of 16 lanes take 64
+    shuffles. Each result for itself would take one for each element but the first: 240.
+    """
+    found = [_Pieces([element], 1) for element in elements]
+    while len(found) > 3:  # of three, pairs first would take as many
+        found = [_join(b, found[n : n + 2]) for n in range(0, len(found), 2)]
+    return _join(b, found).vectors
+
+
+def _join(b: Builder, pieces: Sequence[_Pieces]) -> _Pieces:
+    """Pieces of the same rows, in each row the elements of the first, then those of the second, ..."""
+    if len(pieces) == 1:
+        return pieces[0]
+    count = lanes_of(pieces[0].vectors[0].type)
+    # Of a row of the result: which piece each element is in, and which of that piece's elements it is.
+    row = [(piece, element) for piece in pieces for element in range(piece.size)]
+    vectors = []
+    for number in range(len(row)):
+        lanes = []  # of the result: which vector each comes from, and which lane of that
+        for place in range(number * count, (number + 1) * count):
+            piece, element = row[place % len(row)]
+            vector, lane = divmod(place // len(row) * piece.size + element, count)
+            lanes.append((piece.vectors[vector], lane))
+        vectors.append(_gathered(b, lanes))
+    return _Pieces(vectors, len(row))
+
+
+def _gathered(b: Builder, lanes: Sequence[tuple[Value, int]]) -> Value:
+    """The vector of these lanes of other ones."""
+    count = len(lanes)
+    sources = list(dict.fromkeys([source for source, _ in lanes]))
+    if len(sources) == 1 and all(lane == n for n, (_, lane) in enumerate(lanes)):
+        return sources[0]
+    # The first shuffle takes the lanes of two vectors to their places, each of the others those of one.
+    one, other = sources[0], sources[1 if len(sources) > 1 else 0]
+    starts = {other: count, one: 0}
+    value = b.shuffle(one, other, [starts[s] + lane if s in starts else 0 for s, lane in lanes])
+    for source in sources[2:]:
+        mask = [count + lane if s == source else n for n, (s, lane) in enumerate(lanes)]
+        value = b.shuffle(value, source, mask)
+    return value
