@@ -21,16 +21,21 @@ import llvmlite.binding as llvm
 
 # The instructions that move a mask: the reduction to one truth value, a lane, and masked accesses that LLVM takes apart
 # because the machine has none for elements of 8 and 16 bits. Constant masks need nothing.
-_MOVES: Final = re.compile(
-    r"^.*(?:@llvm\.vector\.reduce\.(?:or|and)\.v\d+i1\(|= extractelement <\d+ x i1> |"
-    r"@llvm\.masked\.(?:gather|scatter)\.v\d+(?:i8|i16|f16|bf16)\.).*$",
-    re.MULTILINE,
+_MOVE: Final = re.compile(
+    r"@llvm\.vector\.reduce\.(?:or|and)\.v\d+i1\(|= extractelement <\d+ x i1> |"
+    r"@llvm\.masked\.(?:gather|scatter)\.v\d+(?:i8|i16|f16|bf16)\."
+)
+# How each of them begins: few lines have one of these, and plain words are found sooner than patterns.
+_WORDS: Final = (
+    "@llvm.vector.reduce.or.",
+    "@llvm.vector.reduce.and.",
+    "= extractelement <",
+    "@llvm.masked.gather.",
+    "@llvm.masked.scatter.",
 )
 _MASK: Final = re.compile(r"<(\d+) x i1> (%[\w.]+)")
-# Comparisons and logic by the masks that they define.
-_DEFINED: Final = re.compile(
-    r"^  (%[\w.]+) = (fcmp|icmp|and|or|xor) (.*?)<\d+ x \w+> ([^,]+), (.*)$", re.MULTILINE
-)
+# Comparisons and logic, behind the mask that they define.
+_DEFINED: Final = re.compile(r"(fcmp|icmp|and|or|xor) (.*?)<\d+ x \w+> ([^,\n]+), (.*)")
 # A function's name and its first parameter, and what is given for it, where they are masks.
 _BEGIN: Final = re.compile(r"^define [^@\n]*@([\w.]+)\(<\d+ x i1> (%[\w.]+)", re.MULTILINE)
 _CALL: Final = re.compile(r"call [^@\n]*@([\w.]+)\(<\d+ x i1> (%[\w.]+|splat|zeroinitializer|<)")
@@ -44,38 +49,62 @@ def are_moved_wrongly(features: Sequence[str]) -> bool:
 
 def hidden(text: str) -> str:
     """A module's text with its masks hidden where they are moved and may be tests of signs."""
-    if _MOVES.search(text) is None:
+    if not _has_words(text):
         return text
-    functions = [_Function(part) for part in text.split("\n}\n")]
-    calls: dict[str, list[tuple[_Function, str]]] = {}
-    for function in functions:
-        for name, mask in _CALL.findall(function.text):
-            calls.setdefault(name, []).append((function, mask))
-    return "\n}\n".join(function.hidden(calls) for function in functions)
+    return "\n}\n".join(function.hidden() for function in _Module(text).functions)
+
+
+def _has_words(text: str) -> bool:
+    """Whether a mask may be moved there."""
+    return any(word in text for word in _WORDS)
+
+
+class _Module:
+    def __init__(self, text: str) -> None:
+        self.functions = [_Function(part, self) for part in text.split("\n}\n")]
+
+    @functools.cached_property
+    def calls(self) -> Mapping[str, Sequence[tuple[_Function, str]]]:
+        """By the names of functions that masks are given to: who calls them, and with which mask."""
+        calls: dict[str, list[tuple[_Function, str]]] = {}
+        for function in self.functions:
+            for name, mask in _CALL.findall(function.text):
+                calls.setdefault(name, []).append((function, mask))
+        return calls
 
 
 class _Function:
     """A function's text, and what its masks are: those of comparisons and logic, and its first parameter."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, module: _Module) -> None:
         self.text = text
-        begin = _BEGIN.search(text)
-        self.name, self.parameter = begin.groups() if begin else ("", "")
+        self.module = module
 
     @functools.cached_property
-    def defined(self) -> Mapping[str, Sequence[str]]:
-        return {m[1]: m.groups()[1:] for m in _DEFINED.finditer(self.text)}
+    def begin(self) -> Sequence[str]:
+        """The function's name, and the parameter if that is a mask."""
+        begin = _BEGIN.search(self.text)
+        return begin.groups() if begin else ("", "")
 
-    def hidden(self, calls: Mapping[str, Sequence[tuple[_Function, str]]]) -> str:
+    def defined(self, mask: str) -> Sequence[str] | None:
+        """What a mask is, if comparisons or logic define it."""
+        start = f"\n  {mask} = "
+        place = self.text.find(start)
+        found = _DEFINED.match(self.text, place + len(start)) if place >= 0 else None
+        return found and found.groups()
+
+    def hidden(self) -> str:
+        if not _has_words(self.text):
+            return self.text
         number = 0
-
-        def hide(line: re.Match[str]) -> str:
-            nonlocal number
-            found = line.group()
-            for lanes, mask in dict.fromkeys(_MASK.findall(found)):
+        lines = self.text.split("\n")
+        for n, line in enumerate(lines):
+            if not _has_words(line) or _MOVE.search(line) is None:
+                continue
+            for lanes, mask in dict.fromkeys(_MASK.findall(line)):
                 count = int(lanes)
                 # Vectors of more lanes are compared in whole registers, whose masks are moved rightly.
-                if count > 64 or not self.may_test_signs(mask, calls):
+                if count > 64 or not self.may_test_signs(mask):
                     continue
                 bits = 64 if count == 2 else max(8, min(32, 512 // count))
                 type_ = f"<{count} x i{bits}>"
@@ -87,27 +116,25 @@ class _Function:
                     f"  {name} = icmp ne {type_} {name}.hidden, zeroinitializer",
                 )
                 pattern = rf"(<{count} x i1> ){re.escape(mask)}(?![\w.])"
-                found = "\n".join((*shown, re.sub(pattern, rf"\g<1>{name}", found)))
-            return found
+                lines[n] = "\n".join((*shown, re.sub(pattern, rf"\g<1>{name}", lines[n])))
+        return "\n".join(lines)
 
-        return _MOVES.sub(hide, self.text)
-
-    def may_test_signs(
-        self, mask: str, calls: Mapping[str, Sequence[tuple[_Function, str]]]
-    ) -> bool:
+    def may_test_signs(self, mask: str) -> bool:
         """Whether a mask could become a comparison with zero: all do but comparisons of floating-point numbers,
         unsigned ones with what is not the least or the largest signed number, and what is made of those alone.
         """
-        if mask == self.parameter:
-            sites = calls.get(self.name, ())
-            return not sites or any(site.may_test_signs(given, calls) for site, given in sites)
-        if mask not in self.defined:
+        name, parameter = self.begin
+        if mask == parameter:
+            sites = self.module.calls.get(name, ())
+            return not sites or any(site.may_test_signs(given) for site, given in sites)
+        defined = self.defined(mask) if mask.startswith("%") else None
+        if defined is None:
             return mask.startswith("%")
-        opcode, kind, first, second = self.defined[mask]
+        opcode, kind, first, second = defined
         if opcode == "fcmp":
             return False
         if opcode != "icmp":
-            return self.may_test_signs(first, calls) or self.may_test_signs(second, calls)
+            return self.may_test_signs(first) or self.may_test_signs(second)
         if not kind.startswith("u"):
             return True
         constant = _CONSTANT.match(second)
