@@ -1,48 +1,82 @@
-"""Scatters of many elements into few, in parts with a table each: work for many threads, and sums of fewer terms."""
+"""Scatters of many updates into few elements or rows, in parts with a table each: work for many threads, and sums of
+fewer terms.
+
+Elements are cut into many parts. Rows have a kernel whose threads share out the rows of the result
+(``codegen/kernels/scatter_rows.py``): each thread reads the updates of its own rows and skips the others, which the
+memory brings nevertheless. Where the updates stream by they are cut into two halves: so two threads read what is
+theirs from end to end, and more threads skip half as much.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from ..ir import dtypes
-from ..ir.hlo import Instruction, Module, ScatterDimensionNumbers, constant
+from ..ir.hlo import Instruction, Module, ScatterDimensionNumbers, Shape, constant
 from ..ir.moves import pad_dimension
-from ..ir.patterns import binary_body, convert, identity_value, reshape, scatters_elements, splat
+from ..ir.patterns import (
+    binary_body,
+    convert,
+    identity_value,
+    reshape,
+    scatters_elements,
+    scatters_rows,
+    splat,
+    splat_value,
+)
 from .rewrite import sweep_module
 
 if TYPE_CHECKING:
     from ..targets.costs import Threads
     from ..targets.target import Target
 
+# Into how many tables rows are scattered: the sums are the same for every number of threads.
+_HALVES: Final = 2
+# Instructions that updates are made of which are looked at.
+_LOOKED_AT: Final = 64
+
 
 def split_scatters(module: Module, target: Target) -> Module:
     """scatter[n] -> reshape [parts, n / parts] -> scatter into [parts, table] -> reduce -> joined with the input.
 
     Known operations only, which may be regrouped. The number of parts follows from shapes and never from the number of
-    threads. Updates that the parts do not divide are padded with ones whose places are outside of the table.
+    threads. Updates of elements that the parts do not divide are padded with ones whose places are outside of the
+    table.
     """
     if not module.has("scatter"):
         return module
     threads = target.costs.threads
-    return sweep_module(module, lambda i: _split(i, threads), repeat=False)
+    has_rows = target.costs.memory.places > 0  # a kernel that shares out rows
+
+    def rule(i: Instruction) -> Instruction | None:
+        if scatters_elements(i):
+            return _split(i, threads)
+        return _split_rows(i, threads) if has_rows else None
+
+    return sweep_module(module, rule, repeat=False)
+
+
+def _operation(i: Instruction) -> tuple[str, Any] | None:
+    """What a scatter combines by, and its neutral value; None if its updates may not be regrouped."""
+    is_small = i.dtype.bits < (16 if i.dtype.is_float else 8)  # too small for sums of sums
+    if not i.elements or is_small:
+        return None
+    opcode = binary_body(i.called[0])
+    neutral = None if opcode is None else identity_value(opcode, i)
+    return None if opcode is None or neutral is None else (opcode, neutral)
 
 
 def _split(i: Instruction, threads: Threads) -> Instruction | None:
-    if not scatters_elements(i):
-        return None
     operand, indices, updates = i.operands
     n: ScatterDimensionNumbers = i.attributes["dimension_numbers"]
     if n.input_batching_dims or updates.elements < threads.scatter_elements:
         return None
-    is_small = i.dtype.bits < (16 if i.dtype.is_float else 8)  # too small for sums of sums
-    if not operand.elements or is_small:
+    operation = _operation(i)
+    if operation is None:
         return None
-    opcode = binary_body(i.called[0])
-    neutral = None if opcode is None else identity_value(opcode, i)
-    if opcode is None or neutral is None:
-        return None
+    opcode, neutral = operation
     parts = _parts(updates.elements / (threads.scatter_each * operand.elements), threads)
     if parts < 2:
         return None
@@ -72,15 +106,81 @@ def _split(i: Instruction, threads: Threads) -> Instruction | None:
         operands=(tables, _cut(indices, at, parts), cut),
         attributes={**i.attributes, "dimension_numbers": numbers},
     )
-    initial = constant(np.asarray(neutral), i.dtype, i.metadata)
-    total = i.derive(
-        "reduce",
-        (scattered, initial),
-        {"dimensions": (0,), "split": True},
-        i.called,
-        shape=operand.shape,
+    return _joined(i, scattered, opcode, neutral)
+
+
+def _split_rows(i: Instruction, threads: Threads) -> Instruction | None:
+    """A scatter of rows whose updates stream by: the second half of them go to a table of their own, behind that of the
+    first.
+    """
+    # Rows in the order of memory are shared out as pieces of the updates.
+    if not scatters_rows(i) or i.attributes["indices_are_sorted"]:
+        return None
+    operand, indices, updates = i.operands
+    few = threads.scatter_each * _HALVES * operand.elements
+    if updates.shape.bytes < threads.scatter_streamed or updates.elements < few:  # type: ignore[union-attr]
+        return None
+    operation = _operation(i)
+    if operation is None or _is_gathered(updates):
+        return None
+    opcode, neutral = operation
+    rows, *row = operand.dims
+    if indices.dtype.bits < 32:
+        indices = convert(indices, dtypes.S32)
+    if _HALVES * rows >= 1 << 31:
+        return None
+    n: ScatterDimensionNumbers = i.attributes["dimension_numbers"]
+    scattered = updates.dims[: len(updates.dims) - len(row)]
+    d = max(range(len(scattered)), key=lambda k: (scattered[k], -k))
+    places = _places_in_halves(indices, d + (d >= n.index_vector_dim), rows)
+    tables = splat(constant(np.asarray(neutral), i.dtype, i.metadata), (_HALVES * rows, *row))
+    both = i.replace(shape=tables.shape, operands=(tables, places, updates))
+    return _joined(i, reshape(both, (_HALVES, *operand.dims)), opcode, neutral)
+
+
+def _places_in_halves(places: Instruction, dimension: int, rows: int) -> Instruction:
+    """Places in two tables, one behind the other: those of the second half along ``dimension`` are in the second table,
+    and those that are in no row of the one table are -1.
+    """
+    predicate = places.shape.with_dtype(dtypes.PRED)  # type: ignore[union-attr]
+    kind = "SIGNED" if places.dtype.is_signed else "UNSIGNED"
+
+    def compare(a: Instruction, direction: str, value: int, kind: str) -> Instruction:
+        attributes = {"direction": direction, "comparison_type": kind}
+        return places.derive("compare", (a, splat_value(value, a)), attributes, shape=predicate)
+
+    position = places.derive(
+        "iota", (), {"dimension": dimension}, shape=Shape(dtypes.S32, places.dims)
     )
-    return i.derive(opcode, (operand, total))
+    half = (places.dims[dimension] + 1) // _HALVES
+    moved = places.derive("add", (places, splat_value(rows, places)))
+    is_first = compare(position, "LT", half, "SIGNED")
+    place = places.derive("select", (is_first, places, moved))
+    is_inside = compare(places, "LT", rows, kind)
+    if places.dtype.is_signed:
+        is_inside = is_inside.derive("and", (is_inside, compare(places, "GE", 0, kind)))
+    return places.derive("select", (is_inside, place, splat_value(-1, places)))
+
+
+def _is_gathered(value: Instruction) -> bool:
+    """Whether the elements of an array come from far apart: then they do not stream by, whoever reads them."""
+    seen, stack = {value}, [value]
+    while stack and len(seen) < _LOOKED_AT:
+        i = stack.pop()
+        if i.opcode == "gather":
+            return True
+        if i.is_elementwise or i.opcode in ("reshape", "bitcast", "broadcast", "copy"):
+            stack += [o for o in i.operands if o not in seen]
+            seen.update(i.operands)
+    return False
+
+
+def _joined(i: Instruction, tables: Instruction, opcode: str, neutral: Any) -> Instruction:
+    """What a scatter gives: its input with the rows of all tables."""
+    initial = constant(np.asarray(neutral), i.dtype, i.metadata)
+    attributes = {"dimensions": (0,), "split": True}
+    total = i.derive("reduce", (tables, initial), attributes, i.called, shape=i.shape)
+    return i.derive(opcode, (i.operands[0], total))
 
 
 def _parts(most: float, threads: Threads) -> int:

@@ -100,6 +100,12 @@ class Threads:
     scatter_each: Annotated[
         float, "updates", "of each element of the tables, that pay for the tables"
     ]
+    scatter_streamed: Annotated[
+        int, "bytes", "of updates from which on half of their rows takes as long to read as all"
+    ]
+    scatter_walks: Annotated[
+        int, "walks", "through the updates of a scatter of rows that stream by, an even number"
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,7 +62,9 @@ class ScatterRows:
         self.room = max(lanes, min(most, self.scattered[-1]) // lanes * lanes)
         self.places, self.slots = (self.stack(self.room + lanes) for _ in range(2))
         self.blocks = 1
-        if self.rows < _FEW_ROWS:
+        self.gathers = [i for i in frame.computation.instructions[:-1] if _gathers_rows(i)]
+        walks = target.costs.threads.scatter_walks
+        if self.rows < _FEW_ROWS and not (self.streams() and self.rows >= walks):
             part = _VECTORS * self.lanes
             self.blocks = next((b for b in _BLOCKS if self.row[-1] % (b * part) == 0), 1)
         # Updates that stream by are asked for ahead, with their rows of the result, unless several share a line.
@@ -101,17 +103,27 @@ class ScatterRows:
         frame, target = self.frame, self.frame.target
         kernels = target.costs.kernels
         computed = [i for i in frame.computation.instructions[:-1] if i.opcode != "parameter"]
-        gathers = [i for i in computed if _gathers_rows(i)]
-        others = [i for i in computed if i not in gathers]
+        others = [i for i in computed if i not in self.gathers]
         cost = costs.of_instructions(target, others, [self.indices, self.updates])
         cost += self.updates.elements / self.lanes * kernels.scattered_vector
-        cost += sum(i.elements for i in gathers) / self.lanes * kernels.cheap
+        cost += sum(i.elements for i in self.gathers) / self.lanes * kernels.cheap
         units = self.rows * self.blocks
         # How often all places may be gone through for a quarter of the time that the updates take.
         walk = math.prod(self.scattered) * kernels.scattered_place
         least, most = _WALKS
         walks = min(max(int(cost / (4 * walk)), least), most)
+        if self.streams():
+            walks = min(walks // 2 * 2, target.costs.threads.scatter_walks)
         return frame.finish(units, cost, -(-units // walks))
+
+    def streams(self) -> bool:
+        """Whether many updates of each row stream by, so that a walk's own ones take as long to read as all of them
+        (``passes/split_scatters.py``, which gives each half of the walks a half of the updates).
+        """
+        threads = self.frame.target.costs.threads
+        many = self.updates.elements >= threads.scatter_each * self.result.shape.elements
+        streamed = self.updates.shape.bytes >= threads.scatter_streamed  # type: ignore[union-attr]
+        return many and streamed and not self.gathers
 
     def walk(self, begin: Value, end: Value, block: Coordinate) -> None:
         """All updates of the rows [begin, end), in a block of columns."""

@@ -46,6 +46,7 @@ _MEASURED: Final = MappingProxyType(
         "tiles.window_step": "python -m benchmarks.convolutions",
         "tiles.moved": "python -m benchmarks.convolutions",
         "threads": JUDGEMENT,
+        "threads.scatter_streamed": "python -m benchmarks.scatter segment",
         "memory": JUDGEMENT,
         "memory.streamed": "python -m benchmarks.fused_products rows",
         "memory.bytes_ahead": "python -m benchmarks.fused_products rows",
@@ -133,6 +134,8 @@ _HOST: Final = Costs(
         scatter_elements=1 << 14,
         scatter_parts=32,
         scatter_each=4.0,
+        scatter_streamed=1 << 22,
+        scatter_walks=4,
     ),
     memory=Memory(
         line=64,
@@ -385,13 +388,18 @@ USUAL_THREADS: Final = 4
 
 def costs_with_threads(costs: Costs, count: int) -> Costs:
     """``costs`` where ``count`` threads want work: products, convolutions and attention are cut into smaller units for
-    many, and products that read for as long as they compute into larger ones for few.
+    many, and products that read for as long as they compute into larger ones for few. As many go through what a scatter
+    streams.
 
     Only what decides where units end: no number that a program computes depends on it.
     """
     if count < USUAL_THREADS:
         # Two units of the latter read each operand less often than four. Other units are as fast where they are small.
-        threads = replace(costs.threads, reading_units=min(count, costs.threads.reading_units))
+        threads = replace(
+            costs.threads,
+            reading_units=min(count, costs.threads.reading_units),
+            scatter_walks=2,
+        )
         return replace(costs, threads=threads)
     if count == USUAL_THREADS:
         return costs
@@ -406,6 +414,7 @@ def costs_with_threads(costs: Costs, count: int) -> Costs:
             product_units=threads.product_units * more,
             long_units=threads.long_units * more,
             reading_units=threads.reading_units * more,
+            scatter_walks=threads.scatter_walks * more,
         ),
         blocks=replace(blocks, streamed_columns=columns),
         attention=replace(attention, units=max(attention.units, USUAL_THREADS * count)),

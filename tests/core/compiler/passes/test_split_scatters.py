@@ -1,17 +1,17 @@
-"""Scatters of many elements into few, in parts."""
+"""Scatters of many elements or rows into few, in parts."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from tripont.core.compiler.ir.dtypes import BF16, C64, F32, S8, S32, U8, DType
-from tripont.core.compiler.ir.hlo import Module, ScatterDimensionNumbers
+from tripont.core.compiler.ir.dtypes import BF16, C64, F8E4M3FN, F32, S8, S32, U8, U32, DType
+from tripont.core.compiler.ir.hlo import GatherDimensionNumbers, Module, ScatterDimensionNumbers
 from tripont.core.compiler.passes.split_scatters import split_scatters
 from tripont.core.compiler.reference.evaluate import evaluate
 
 from tests.core.compiler.builders import body, module, op, opcodes, parameter, priced
 
-TARGET = priced(threads={"scatter_elements": 64})
+TARGET = priced(threads={"scatter_elements": 64, "scatter_streamed": 1 << 10})
 ELEMENTS = ScatterDimensionNumbers((), (0,), (0,), 1)
 POINTS = ScatterDimensionNumbers((), (0, 1), (1, 0), 1)
 ROWS = ScatterDimensionNumbers((1,), (0,), (0,), 1)
@@ -26,13 +26,14 @@ def scatter(
     index_dtype: DType = S32,
     indices: tuple[int, ...] | None = None,
     unique: bool = False,
+    in_order: bool = False,
 ) -> Module:
     if indices is None:
         indices = (*updates, 1)
     x, y = parameter(0, *dims, dtype=dtype), parameter(2, *updates, dtype=dtype)
     places = parameter(1, *indices, dtype=index_dtype)
     result = op(
-        "scatter", x, places, y, dimension_numbers=numbers, indices_are_sorted=False,
+        "scatter", x, places, y, dimension_numbers=numbers, indices_are_sorted=in_order,
         unique_indices=unique, called=[body(opcode, dtype)],
     )  # fmt: skip
     return module([x, places, y], result)
@@ -95,14 +96,78 @@ def test_parts(name: str) -> None:
         scatter((4,), (63,)),
         scatter((40,), (64,)),
         scatter((4,), (640,), unique=True),
-        scatter((4, 5), (640, 5), numbers=ROWS, indices=(640, 1)),
         scatter((4,), (640,), "subtract"),
         scatter((4,), (640,), "multiply", C64),
+        scatter((4, 5), (48, 5), numbers=ROWS, indices=(48, 1)),
+        scatter((99, 5), (640, 5), numbers=ROWS, indices=(640, 1)),
+        scatter((4, 5), (640, 5), numbers=ROWS, indices=(640, 1), unique=True),
+        scatter((4, 5), (640, 5), numbers=ROWS, indices=(640, 1), in_order=True),
+        scatter((4, 5), (640, 5), "subtract", numbers=ROWS, indices=(640, 1)),
+        scatter((4, 5), (640, 5), dtype=F8E4M3FN, numbers=ROWS, indices=(640, 1)),
+        scatter((0, 5), (640, 5), numbers=ROWS, indices=(640, 1)),
     ],
-    ids=["few", "large table", "unique", "rows", "another operation", "complex products"],
+    ids=[
+        *("few", "large table", "unique", "another operation", "complex products"),
+        *("few rows", "large table of rows", "unique rows", "rows in order"),
+        *("another operation of rows", "small floats", "no rows"),
+    ],
 )
 def test_left_alone(before: Module) -> None:
     assert split_scatters(before, TARGET) is before
+
+
+OF_ROWS = {
+    "sums": scatter((4, 5), (640, 5), numbers=ROWS, indices=(640, 1)),
+    "an odd number": scatter((4, 5), (641, 5), numbers=ROWS, indices=(641, 1)),
+    "largest": scatter((4, 5), (641, 5), "maximum", F32, ROWS, indices=(641, 1)),
+    "bf16": scatter((4, 5), (160, 5), dtype=BF16, numbers=ROWS, indices=(160, 1)),
+    "matrices": scatter(
+        (4, 2, 3), (640, 2, 3), numbers=ScatterDimensionNumbers((1, 2), (0,), (0,), 1), indices=(640, 1)
+    ),
+    "several dimensions": scatter(
+        (4, 5), (3, 219, 5), numbers=ScatterDimensionNumbers((2,), (0,), (0,), 2), indices=(3, 219, 1)
+    ),
+    "index vector first": scatter(
+        (4, 5), (3, 219, 5), numbers=ScatterDimensionNumbers((2,), (0,), (0,), 0), indices=(1, 3, 219)
+    ),
+    "no index vector": scatter((4, 5), (640, 5), numbers=ROWS, indices=(640,)),
+    "every value is a place": scatter((256, 2), (4099, 2), numbers=ROWS, index_dtype=U8, indices=(4099, 1)),
+    "short indices": scatter((100, 2), (4099, 2), numbers=ROWS, index_dtype=S8, indices=(4099, 1)),
+    "unsigned indices": scatter((4, 5), (640, 5), numbers=ROWS, index_dtype=U32, indices=(640, 1)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", list(OF_ROWS))
+def test_halves(name: str) -> None:
+    """The values stay; the second half of the updates has a table of its own, behind that of the first."""
+    before = OF_ROWS[name]
+    after = check(before)
+    (scattered,) = (i for i in after.entry.instructions if i.opcode == "scatter")
+    rows, *row = before.entry.root.dims
+    assert scattered.dims == (2 * rows, *row)
+    assert scattered.operands[2].opcode == "parameter"
+    assert opcodes(after.entry).count("reduce") == 1
+
+
+def test_gathered_rows_are_left_alone() -> None:
+    """They lie far apart for every reader; rows that are computed of what streams by do not."""
+    before = scatter((4, 5), (640, 5), numbers=ROWS, indices=(640, 1))
+    x, places, y = before.entry.parameters
+    (scattered,) = (i for i in before.entry.instructions if i.opcode == "scatter")
+    numbers = GatherDimensionNumbers((1,), (0,), (0,), 1)
+    rows = op(
+        "gather", y, places, dims=y.dims, dimension_numbers=numbers, slice_sizes=(1, 5),
+        indices_are_sorted=False,
+    )  # fmt: skip
+    for updates, splits in ((op("negate", rows), False), (op("negate", y), True)):
+        given = module([x, places, y], scattered.with_operands([x, places, updates]))
+        assert (split_scatters(given, TARGET) is not given) == splits
+
+
+def test_devices_whose_kernels_share_out_no_rows_have_one_table() -> None:
+    before = OF_ROWS["sums"]
+    target = priced(threads={"scatter_streamed": 1 << 10}, memory={"places": 0})
+    assert split_scatters(before, target) is before
 
 
 def test_a_negative_zero_stays() -> None:

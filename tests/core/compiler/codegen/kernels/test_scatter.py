@@ -232,6 +232,36 @@ def test_few_units_of_streamed_rows_are_worth_a_thread() -> None:
         assert 0.25 * 200_000 * walks <= emitted.cost_ns / 4
 
 
+@pytest.mark.parametrize(("threads", "walks"), [(1, 2), (2, 2), (3, 2), (4, 4), (16, 10)])
+def test_streamed_rows_are_walked_through_once_a_thread(threads: int, walks: int) -> None:
+    """A walk's own rows take as long to read as all of them: walks are as few as threads, or as are worth it, and none
+    goes through a part of each half of the result (``passes/split_scatters.py``).
+    """
+    numbers = Numbers((1,), (0,), (0,), 1)
+    i = scatter((20_000, 64), (400_000, 1), (400_000, 64), numbers)
+    emitted = Kernel(i, for_cpu("znver4", threads=threads)).emitted
+    assert emitted.grain == 20_000 // walks
+
+
+def test_long_rows_that_stream_by_are_whole() -> None:
+    """Blocks of columns would each read the lines of all updates."""
+    numbers = Numbers((1,), (0,), (0,), 1)
+    for rows, blocks in ((1, 8), (2, 1), (20, 1)):
+        i = scatter((rows, 1024), (4_000, 1), (4_000, 1024), numbers)
+        emitted = Kernel(i, for_cpu("x86-64-v3", threads=2)).emitted
+        assert emitted.work_count == rows * blocks
+
+
+def test_rows_that_do_not_stream_by_are_cut_by_their_work() -> None:
+    numbers = Numbers((1,), (0,), (0,), 1)
+    target = for_cpu("znver4", threads=2)
+    for updates in (4_000, 25_000):  # nearer than memory, and few for each row
+        emitted = Kernel(
+            scatter((10_000, 64), (updates, 1), (updates, 64), numbers), target
+        ).emitted
+        assert emitted.work_count > 2 * emitted.grain
+
+
 def test_rows_written_out_one_by_one_and_in_a_loop() -> None:
     for width in (8 * 16, 8 * 16 + 3, 9 * 16, 9 * 16 + 5):
         for cpu in ("x86-64-v2", "x86-64-v3", "host"):
