@@ -68,6 +68,12 @@ class DeviceAllocator final : public tf::Allocator {
     stats.bytes_reserved = get.bytes_reserved;
     return stats;
   }
+  bool ClearStats() override {
+    std::string ignored;
+    PJRT_Error* const error = Core().reset_peak_memory(TheDevice(ordinal_));
+    if (error != nullptr) TakeError(error, &ignored);
+    return error == nullptr;
+  }
 
  private:
   tf::Allocator* const places_;

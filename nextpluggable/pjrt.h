@@ -5,20 +5,22 @@
 #include <cstdint>
 #include <string>
 
+#include "pjrt/device_memory.h"
 #include "pjrt/exchange.h"
 #include "pjrt/host_access.h"
 #include "xla/pjrt/c/pjrt_c_api.h"
 
 namespace tripont::tensorflow {
 
-// What the adapter uses of libtripont.so. pjrt/host_access.h and pjrt/exchange.h document all but
-// the first.
+// What the adapter uses of libtripont.so. pjrt/host_access.h, pjrt/exchange.h and
+// pjrt/device_memory.h document all but the first.
 struct CoreFunctions {
   const PJRT_Api* api;
   decltype(tripont_buffer_await_read)* await_read;
   decltype(tripont_buffer_await_write)* await_write;
   decltype(tripont_parallel_for)* parallel_for;
   decltype(tripont_exchange_collect)* collect;
+  decltype(tripont_device_reset_peak_memory)* reset_peak_memory;
 };
 
 // Set once, when the plugin is loaded, before anything else here is called.

@@ -107,7 +107,9 @@ const TFNPD_Api* tripont_tensorflow_init_plugin(void* core, TFNPD_PluginParams* 
       .await_write =
           Symbol<decltype(tripont_buffer_await_write)>(core, "tripont_buffer_await_write"),
       .parallel_for = Symbol<decltype(tripont_parallel_for)>(core, "tripont_parallel_for"),
-      .collect = Symbol<decltype(tripont_exchange_collect)>(core, "tripont_exchange_collect")});
+      .collect = Symbol<decltype(tripont_exchange_collect)>(core, "tripont_exchange_collect"),
+      .reset_peak_memory = Symbol<decltype(tripont_device_reset_peak_memory)>(
+          core, "tripont_device_reset_peak_memory")});
   RegisterDeviceFactory();
   RegisterXlaDevice();
   RegisterBridgeKernels();

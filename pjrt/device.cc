@@ -2,6 +2,7 @@
 
 #include "pjrt/call.h"
 #include "pjrt/client.h"
+#include "pjrt/device_memory.h"
 #include "pjrt/functions.h"
 
 namespace tripont::pjrt {
@@ -12,6 +13,13 @@ Status CheckAddressable(const PJRT_Device& device) {
   if (device.is_addressable()) return OkStatus();
   return InvalidArgument("device ", device.description->debug_string, " is of process ",
                          device.description->process_index);
+}
+
+Status ResetPeakMemory(PJRT_Device* device) {
+  if (device == nullptr) return InvalidArgument("the device is null");
+  TRIPONT_RETURN_IF_ERROR(CheckAddressable(*device));
+  device->device->ResetPeakMemory(MemoryKind::kDevice);
+  return OkStatus();
 }
 
 }  // namespace
@@ -84,3 +92,7 @@ Status Memory_AddressableByDevices(PJRT_Memory_AddressableByDevices_Args& args) 
 }
 
 }  // namespace tripont::pjrt
+
+PJRT_Error* tripont_device_reset_peak_memory(PJRT_Device* device) {
+  return tripont::pjrt::ToError(tripont::pjrt::ResetPeakMemory(device));
+}

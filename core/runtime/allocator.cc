@@ -325,6 +325,11 @@ void Allocator::Trim(size_t keep) {
   }
 }
 
+void Allocator::ResetPeak() {
+  peak_.store(in_use_.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  largest_.store(0, std::memory_order_relaxed);
+}
+
 AllocatorStats Allocator::stats() const {
   AllocatorStats stats;
   stats.bytes_in_use = in_use_.load(std::memory_order_relaxed);

@@ -96,6 +96,8 @@ class TRIPONT_EXPORT Allocator {
   // Gives free large blocks back to the system until at most `keep` bytes are cached.
   void Trim(size_t keep = 0);
   AllocatorStats stats() const;
+  // From now on the peak and the largest block are counted as if nothing had been freed before.
+  void ResetPeak();
 
   // The error of a request of `size` bytes that this allocator had no room for.
   Status Exhausted(size_t size) const;

@@ -44,6 +44,11 @@ AllocatorStats Device::memory_stats(MemoryKind kind) const {
   return stats;
 }
 
+void Device::ResetPeakMemory(MemoryKind kind) {
+  memory(kind)->allocator().ResetPeak();
+  if (kind == MemoryKind::kDevice && temporaries_ != nullptr) temporaries_->ResetPeak();
+}
+
 std::array<Memory*, kNumMemoryKinds> Device::memories() const {
   std::array<Memory*, kNumMemoryKinds> memories;
   for (int kind = 0; kind < kNumMemoryKinds; ++kind) memories[kind] = memories_[kind].get();

@@ -46,6 +46,8 @@ class TRIPONT_EXPORT Device {
   }
   // Statistics of the memory of a kind; those of kind `device` include temporary values.
   AllocatorStats memory_stats(MemoryKind kind) const;
+  // The peak and the largest block that memory_stats() gives count from now on.
+  void ResetPeakMemory(MemoryKind kind);
   // All memories, by kind.
   std::array<Memory*, kNumMemoryKinds> memories() const;
   // Programs estimated to take less than this run on the caller's thread when the stream is idle.

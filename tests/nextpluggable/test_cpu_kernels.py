@@ -137,6 +137,23 @@ def test_the_memory_of_arrays_is_counted() -> None:
         assert current() - before < 4 << 20
 
 
+def test_the_peak_of_memory_starts_again() -> None:
+    def peak() -> int:
+        return int(tf.config.experimental.get_memory_info("XPU:0")["peak"])
+
+    with tf.device("XPU:0"):
+        x = tf.random.uniform([1 << 22]) + 1
+        x.numpy()
+        before = peak()
+        del x
+        for _ in range(6000):  # the program's thread lets go of what it read a moment later
+            tf.config.experimental.reset_memory_stats("XPU:0")
+            if peak() <= before - (16 << 20):
+                break
+            time.sleep(0.01)
+        assert peak() <= before - (16 << 20)
+
+
 _DRAWS: dict[str, Callable[[], Any]] = {
     "uniform": lambda: tf.random.uniform((3, 500)),
     "uniform_f64": lambda: tf.random.uniform((7,), -1, 2, tf.float64),

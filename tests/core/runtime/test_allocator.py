@@ -99,6 +99,20 @@ def test_statistics(allocator):
     assert stats["bytes_cached"] == second[1]
 
 
+def test_the_peak_starts_again(allocator):
+    kept = allocator.allocate(100)
+    allocator.free(allocator.allocate(MIB))
+    allocator.reset_peak()
+    stats = allocator.stats()
+    assert stats["peak_bytes_in_use"] == stats["bytes_in_use"] == kept[1]
+    assert stats["largest_alloc_size"] == 0
+    later = allocator.allocate(4096)
+    allocator.free(later)
+    stats = allocator.stats()
+    assert stats["peak_bytes_in_use"] == kept[1] + later[1]
+    assert stats["largest_alloc_size"] == later[1]
+
+
 def test_cache_is_capped_and_trimmed(allocator):
     blocks = [allocator.allocate(8 * MIB) for _ in range(6)]
     for block in blocks:

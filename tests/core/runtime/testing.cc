@@ -47,6 +47,7 @@ class TestAllocator {
   }
   void Trim() { allocator_.Trim(); }
   py::dict Stats() const { return StatsDict(allocator_.stats()); }
+  void ResetPeak() { allocator_.ResetPeak(); }
   double NanosecondsPerPair(size_t size, int64_t count) {
     const auto start = std::chrono::steady_clock::now();
     for (int64_t i = 0; i < count; ++i) allocator_.Free(allocator_.TryAllocate(size));
@@ -236,6 +237,7 @@ void DefineAllocator(py::module_& m) {
       .def("free", &TestAllocator::Free)
       .def("trim", &TestAllocator::Trim)
       .def("stats", &TestAllocator::Stats)
+      .def("reset_peak", &TestAllocator::ResetPeak)
       .def("stress", &TestAllocator::Stress, py::call_guard<py::gil_scoped_release>())
       .def("nanoseconds_per_pair", &TestAllocator::NanosecondsPerPair,
            py::call_guard<py::gil_scoped_release>());
