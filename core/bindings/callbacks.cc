@@ -1,7 +1,7 @@
 // Programs that call Python: the custom call "tripont.python_callback".
 //
-// Its attribute `callback` is the number of a Python function in this process (frontends/jax/
-// callbacks.py gives numbers out). The call takes the GIL and gives the function copies of the
+// Its attribute `callback` is the name of a Python function in this process
+// (core/runtime/callback_names.h): a number, which frontends/jax/callbacks.py gives out. The call takes the GIL and gives the function copies of the
 // operands. It runs on the thread that started the program where nothing is ahead on the device's
 // stream, else on the stream's. Nobody may wait for the stream while holding the GIL: JAX does not,
 // and our own bindings release it.
@@ -11,6 +11,7 @@
 #include <pybind11/numpy.h>
 
 #include <atomic>
+#include <charconv>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -20,6 +21,7 @@
 
 #include "core/bindings/arrays.h"
 #include "core/bindings/ffi.h"
+#include "core/runtime/callback_names.h"
 #include "core/runtime/client.h"
 #include "core/runtime/ffi/attributes.h"
 #include "core/runtime/ffi/registry.h"
@@ -167,20 +169,26 @@ class PythonCall : public LibraryCall {
   const std::vector<Shape> results_;
 };
 
+StatusOr<uint64_t> NumberIn(std::string_view name) {
+  uint64_t number = 0;
+  if (name.size() == kCallbackName.size() + kCallbackDigits && name.starts_with(kCallbackName)) {
+    const char* const end = name.data() + name.size();
+    const auto [read, error] = std::from_chars(end - kCallbackDigits, end, number, 16);
+    if (error == std::errc() && read == end) return number;
+  }
+  return InvalidArgument("the attribute `callback` is not the name of a Python function");
+}
+
 StatusOr<std::unique_ptr<LibraryCall>> MakeCall(const LibraryCallSignature& signature,
                                                 std::string_view bytes) {
   TRIPONT_ASSIGN_OR_RETURN(const auto dictionary, ffi::AttributeDictionary::Decode(bytes));
   const int64_t index = dictionary->Find("callback");
   const ffi::Attributes& attributes = dictionary->attributes();
-  if (index < 0 || attributes.types[index] != ffi::AttributeType::kScalar) {
+  if (index < 0 || attributes.types[index] != ffi::AttributeType::kString) {
     return InvalidArgument("the attribute `callback` is missing");
   }
-  const auto* const scalar = static_cast<const ffi::Scalar*>(attributes.values[index]);
-  if (scalar->dtype != static_cast<int32_t>(PrimitiveType::kU64)) {
-    return InvalidArgument("the attribute `callback` is not a u64");
-  }
-  uint64_t number;
-  std::memcpy(&number, scalar->value, sizeof(number));
+  const auto* const text = static_cast<const ffi::ByteSpan*>(attributes.values[index]);
+  TRIPONT_ASSIGN_OR_RETURN(const uint64_t number, NumberIn({text->ptr, text->len}));
   PyObject* const function = Functions::Global().Hold(number);
   if (function == nullptr) {
     return FailedPrecondition(

@@ -15,6 +15,7 @@ constexpr std::string_view kMagic("TRIPONT\0", 8);
 constexpr size_t kHeaderSize = 32;
 constexpr size_t kSectionSize = 24;
 constexpr size_t kCheckedFrom = 24;
+constexpr size_t kChecksumAt = 12;
 constexpr uint32_t kMaxSections = 64;
 constexpr int64_t kViewAlignment = 64;  // as of every array
 constexpr int64_t kMaxBytes = int64_t{1} << 46;
@@ -388,10 +389,16 @@ Status CheckArtifactHeader(std::string_view bytes) {
     return InvalidArgument("an artifact of ", size, " bytes is truncated or padded: ", bytes.size(),
                            " bytes given");
   }
-  if (At<uint32_t>(bytes, 12) != Crc32(bytes.substr(kCheckedFrom))) {
+  if (At<uint32_t>(bytes, kChecksumAt) != Crc32(bytes.substr(kCheckedFrom))) {
     return InvalidArgument("the artifact is corrupt: its checksum does not match");
   }
   return OkStatus();
+}
+
+void SealArtifact(std::string& bytes) {
+  if (bytes.size() < kHeaderSize) return;
+  const uint32_t checksum = Crc32(std::string_view(bytes).substr(kCheckedFrom));
+  std::memcpy(bytes.data() + kChecksumAt, &checksum, sizeof(checksum));
 }
 
 StatusOr<Artifact> ParseArtifact(std::string_view bytes) {

@@ -3,6 +3,7 @@
 #ifndef TRIPONT_CORE_RUNTIME_ARTIFACT_H_
 #define TRIPONT_CORE_RUNTIME_ARTIFACT_H_
 
+#include <string>
 #include <string_view>
 
 #include "core/runtime/export.h"
@@ -21,6 +22,10 @@ using schema::Slice;
 // Checks magic, version, size and checksum only. Messages say what is wrong and with which
 // versions.
 TRIPONT_EXPORT Status CheckArtifactHeader(std::string_view bytes);
+
+// Sets the checksum of an artifact whose content was changed. Nothing happens to bytes that are too
+// few for one.
+TRIPONT_EXPORT void SealArtifact(std::string& bytes);
 
 // Parses and checks everything that can be checked without a device: bounds of all sections,
 // strings, lists and slices, that allocations fit their parameters, results and constants, that

@@ -10,6 +10,7 @@
 
 #include "core/runtime/artifact.h"
 #include "core/runtime/backend_registry.h"
+#include "core/runtime/callback_names.h"
 #include "core/runtime/cpu_info.h"
 #include "core/runtime/environment.h"
 #include "core/runtime/event.h"
@@ -226,6 +227,8 @@ StatusOr<CompileResult> Client::Compile(std::string_view program, std::string_vi
   if (InCompileWorker()) {
     return FailedPrecondition("a compile worker cannot compile through itself");
   }
+  const CallbackNames callbacks(program);
+  program = callbacks.program();
   CompileRequest request{format, program, compile_options, extra, PartitionersNamedIn(program)};
   request.options.insert(options_.compiler_options.begin(), options_.compiler_options.end());
   std::map<std::string, std::string> ours = core_->backend().compiler_options();
@@ -233,10 +236,8 @@ StatusOr<CompileResult> Client::Compile(std::string_view program, std::string_vi
   if (target == request.options.end() || target->second == ours["target"])
     request.options.merge(ours);
   AddFactsOfThisMachine(core_->backend(), threads_, request.options);
-  // A program that calls Python functions, or is partitioned by some, names them by numbers of this
-  // process: no other can use it, and those that partition it are to be called each time.
-  const bool own = !request.partitioners.empty() ||
-                   program.find("tripont.python_callback") != std::string_view::npos;
+  // Python functions that partition the program are to be called each time.
+  const bool own = !request.partitioners.empty();
   const std::string key =
       cache_.enabled() && !own ? cache_.Key(program, format, compile_options, request.options) : "";
   // Who asks for dumps wants the compiler to run.
@@ -249,7 +250,10 @@ StatusOr<CompileResult> Client::Compile(std::string_view program, std::string_vi
           turn, cache_.TakeTurn(key, std::chrono::seconds(options_.compile_timeout)));
       if (turn.was_waited_for) artifact = cache_.Lookup(key);
     }
-    if (artifact) return CompileResult{std::move(*artifact), true, key};
+    if (artifact) {
+      callbacks.PutBack(*artifact);
+      return CompileResult{std::move(*artifact), true, key};
+    }
   }
   request.time_limit = options_.compile_timeout;
   request.start_limit = options_.worker_start_timeout;
@@ -260,6 +264,7 @@ StatusOr<CompileResult> Client::Compile(std::string_view program, std::string_vi
     return Internal("the compile worker gave a bad artifact: ", status.message());
   }
   if (!own && compiled.same_compiler) cache_.Store(key, compiled.artifact);
+  callbacks.PutBack(compiled.artifact);
   return CompileResult{std::move(compiled.artifact), false, key};
 }
 

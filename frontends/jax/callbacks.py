@@ -2,10 +2,11 @@
 
 All of them lower through one function of JAX's, ``emit_python_callback``, which knows JAX's own platforms only. For a
 program for ours, :func:`emit` stands in for it: it gives the Python function a number and emits the custom call
-``tripont.python_callback`` with that number, which core/bindings/callbacks.cc runs.
+``tripont.python_callback`` with a name made of it, which core/bindings/callbacks.cc runs.
 
 A number is valid in this process only, for as long as an executable of the program exists. Half of it is random, so
-that a program that another process compiled can never call the wrong function.
+that a program that another process compiled can never call the wrong function. The compiler and the cache see programs
+without the numbers (core/runtime/callback_names.h).
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ FROM_CPU: Final = ("check", "debug_callback", "debug_print", "spsolve")
 
 Function = Callable[..., Sequence[Any]]
 
-# MLIR attributes made from Python end at 63 bits.
-_process: Final = secrets.randbits(38) << 24
+# Never a small number: those stand for the functions of a program whose names were taken out.
+_process: Final = (1 << 39 | secrets.randbits(39)) << 24
 _counter = itertools.count(1)
 
 
@@ -42,6 +43,10 @@ class Handle:
     def __init__(self, function: Function) -> None:
         self.number = _process + next(_counter)
         _tripont.add_callback(self.number, function)
+
+    @property
+    def name(self) -> str:
+        return f"tripont.callback.{self.number:016x}"
 
     def __del__(
         self, remove: Callable[[int], None] = _tripont.remove_callback
@@ -105,7 +110,7 @@ def emit(
         token,
         has_side_effect=has_side_effect,
         sharding=sharding,
-        callback=np.uint64(handle.number),
+        callback=handle.name,
     )
     return results, new_token, handle
 

@@ -15,6 +15,7 @@
 #include "core/bindings/arrays.h"
 #include "core/bindings/parts.h"
 #include "core/runtime/allocator.h"
+#include "core/runtime/callback_names.h"
 #include "core/runtime/checksum.h"
 #include "core/runtime/client.h"
 #include "core/runtime/collectives.h"
@@ -341,6 +342,14 @@ void DefineTesting(py::module_& module) {
   DefineStream(m);
   DefineCollectives(m);
   DefineBuffers(m);
+  m.def(
+      "without_callback_names",
+      [](const std::string& program, std::string artifact) {
+        const CallbackNames names(program);
+        names.PutBack(artifact);
+        return std::pair(py::bytes(std::string(names.program())), py::bytes(artifact));
+      },
+      "The program that is compiled, and an artifact with the names put back.");
   m.def("crc32", [](const py::bytes& data) { return Crc32(std::string_view(data)); });
   m.def("sha256", [](const std::vector<std::string>& parts) {
     Sha256 sha;

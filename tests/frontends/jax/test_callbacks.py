@@ -5,12 +5,15 @@ from __future__ import annotations
 import ast
 import gc
 import logging
+import os
+import re
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -482,7 +485,8 @@ def test_sparse_solve() -> None:
 def test_a_program_of_another_process_is_refused() -> None:
     lowered = jax.jit(doubled).lower(jnp.float32(1))
     text = lowered.as_text()
-    foreign = text.replace("callback = ", "callback = 1", 1)
+    foreign = re.sub(r'"tripont\.callback\.....', '"tripont.callback.0123', text)
+    assert foreign != text
     client = _tripont.Client()
     artifact, _ = client.compile(foreign.encode())
     with pytest.raises(_tripont.StatusError, match="Python function of the process"):
@@ -510,3 +514,46 @@ with jax.default_device(jax.devices('xpu')[0]):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "said 5.0\n"
+
+
+IN_A_PROCESS = """
+import sys
+import jax, jax.numpy as jnp
+import numpy as np
+
+@jax.jit
+def program(x):
+    like = jax.ShapeDtypeStruct(x.shape, x.dtype)
+    once = jax.pure_callback(lambda a: np.asarray(a) + factor, like, x)
+    twice = jax.pure_callback(lambda a: np.asarray(a) * factor, like, once)
+    return twice - x
+
+with jax.default_device(jax.devices("xpu")[0]):
+    for other in range(int(sys.argv[2])):  # takes numbers, which the program then does not get
+        jax.jit(lambda x, n=other: jax.pure_callback(np.sin, jax.ShapeDtypeStruct((), x.dtype), x + n))(1.0)
+    for factor in map(float, sys.argv[1].split(",")):
+        print(program(jnp.arange(3.0)).tolist())
+        program.clear_cache()
+"""
+
+
+def test_programs_with_callbacks_are_kept_on_disk(tmp_path: Path) -> None:
+    """The second process finds the program, and its own functions are called, each in its place."""
+
+    def run(factors: str, others: int) -> list[str]:
+        command = [sys.executable, "-c", IN_A_PROCESS, factors, str(others)]
+        environment = os.environ | {"TRIPONT_CACHE": "1", "TRIPONT_CACHE_DIR": str(tmp_path)}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        return done.stdout.splitlines()
+
+    def kept() -> set[str]:
+        return {path.name for path in tmp_path.glob("*.tripont")}
+
+    def expected(factor: float) -> str:
+        return str([(x + factor) * factor - x for x in (0.0, 1.0, 2.0)])
+
+    assert run("2", 2) == [expected(2)]
+    before = kept()
+    assert len(before) >= 3
+    assert run("3,5", 0) == [expected(3), expected(5)]
+    assert kept() == before
