@@ -133,7 +133,10 @@ Status Buffer_Destroy(PJRT_Buffer_Destroy_Args& args) {
   return OkStatus();
 }
 
-TRIPONT_PJRT_GIVES(Buffer_ElementType, type, ToBufferType(args.buffer->buffer->shape().type))
+Status Buffer_ElementType(PJRT_Buffer_ElementType_Args& args) {
+  SetBufferType(args.buffer->buffer->shape().type, args.type);
+  return OkStatus();
+}
 TRIPONT_PJRT_LENDS(Buffer_Dimensions, dims, num_dims, args.buffer->dims())
 
 // All dimensions are static: nothing is padded.

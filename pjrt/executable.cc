@@ -156,7 +156,7 @@ ExecutableInfo::ExecutableInfo(Ref<Executable> executable_share, std::string opt
     Layout* const layout = result_layouts.empty() ? nullptr : result_layouts[number];
     std::vector<int64_t> dims(result.shape.dimensions.begin(), result.shape.dimensions.end());
     if (layout != nullptr) dims = FromMemoryOrder(dims, *layout);
-    output_types.push_back(ToBufferType(result.shape.type));
+    SetBufferType(result.shape.type, output_types.emplace_back());
     output_dims.insert(output_dims.end(), dims.begin(), dims.end());
     output_ranks.push_back(result.shape.rank());
     output_memory_kinds.push_back(result.memory_kind.data());

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
 #include "core/runtime/dtype.h"
@@ -15,22 +16,27 @@
 namespace tripont::pjrt {
 
 namespace internal {
-// PrimitiveType of each PJRT_Buffer_Type, by number.
-inline constexpr std::array<PrimitiveType, PJRT_Buffer_Type_F4E2M1FN + 1> kPrimitiveTypes = [] {
-  std::array<PrimitiveType, PJRT_Buffer_Type_F4E2M1FN + 1> types{};
+// PrimitiveType of each PJRT_Buffer_Type, by number. Some are later than the header's enumerators:
+// numbers here are never values of that enum, which need not be able to hold them.
+inline constexpr std::array<PrimitiveType, 64> kPrimitiveTypes = [] {
+  std::array<PrimitiveType, 64> types{};
 #define TRIPONT_TYPE(pjrt, ours) types[PJRT_Buffer_Type_##pjrt] = PrimitiveType::ours;
   TRIPONT_FOR_EACH_PJRT_TYPE(TRIPONT_TYPE)
+#undef TRIPONT_TYPE
+#define TRIPONT_TYPE(number, ours) types[number] = PrimitiveType::ours;
+  TRIPONT_FOR_EACH_LATER_PJRT_TYPE(TRIPONT_TYPE)
 #undef TRIPONT_TYPE
   return types;
 }();
 
-inline constexpr std::array<PJRT_Buffer_Type, 64> kBufferTypes = [] {
-  std::array<PJRT_Buffer_Type, 64> types{};
+inline constexpr std::array<int, 64> kBufferTypes = [] {
+  std::array<int, 64> numbers{};
   for (size_t i = 0; i < kPrimitiveTypes.size(); ++i) {
-    types[static_cast<size_t>(kPrimitiveTypes[i])] = static_cast<PJRT_Buffer_Type>(i);
+    if (kPrimitiveTypes[i] != PrimitiveType::kInvalid) {
+      numbers[static_cast<size_t>(kPrimitiveTypes[i])] = static_cast<int>(i);
+    }
   }
-  types[0] = PJRT_Buffer_Type_INVALID;
-  return types;
+  return numbers;
 }();
 }  // namespace internal
 
@@ -41,8 +47,10 @@ inline PrimitiveType FromBufferType(const PJRT_Buffer_Type& type) {
                                                   : PrimitiveType::kInvalid;
 }
 
-inline PJRT_Buffer_Type ToBufferType(PrimitiveType type) {
-  return internal::kBufferTypes[static_cast<size_t>(type) & 63];
+inline void SetBufferType(PrimitiveType type, PJRT_Buffer_Type& to) {
+  const int number = internal::kBufferTypes[static_cast<size_t>(type) & 63];
+  static_assert(sizeof(to) == sizeof(number));
+  std::memcpy(&to, &number, sizeof(number));
 }
 
 // The shape that a caller describes. INVALID_ARGUMENT if it is not one of an array (type, negative

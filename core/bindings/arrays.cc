@@ -43,6 +43,8 @@ constexpr DtypeName kDtypes[] = {
     {"uint2", PrimitiveType::kU2, false},
     {"uint4", PrimitiveType::kU4, false},
     {"float4_e2m1fn", PrimitiveType::kF4E2M1FN, false},
+    {"float6_e2m3fn", PrimitiveType::kF6E2M3FN, false},
+    {"float6_e3m2fn", PrimitiveType::kF6E3M2FN, false},
     {"float8_e3m4", PrimitiveType::kF8E3M4, false},
     {"float8_e4m3", PrimitiveType::kF8E4M3, false},
     {"float8_e4m3fn", PrimitiveType::kF8E4M3FN, false},

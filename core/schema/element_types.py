@@ -12,8 +12,8 @@ Kind = Literal["pred", "int", "uint", "float", "complex", "token"]
 
 class ElementType(NamedTuple):
     """``bits``: of a value. ``storage``: NumPy's or ml_dtypes' name of what an element is in memory, where types of
-    fewer than 8 bits take one byte each. ``in_pjrt``: whether the PJRT C API has the type; others exist inside of
-    programs, and no parameter or result has them.
+    fewer than 8 bits take one byte each. ``pjrt``: the number of its PJRT_Buffer_Type where the header that
+    tripont is built with has no name for it yet, else 0.
     """
 
     name: str
@@ -21,7 +21,7 @@ class ElementType(NamedTuple):
     kind: Kind
     bits: int
     storage: str
-    in_pjrt: bool = True
+    pjrt: int = 0
 
     @property
     def bytes(self) -> int:
@@ -56,9 +56,8 @@ ELEMENT_TYPES: Final = (
     ElementType("f8e5m2", 19, "float", 8, "float8_e5m2"),
     ElementType("f8e5m2fnuz", 24, "float", 8, "float8_e5m2fnuz"),
     ElementType("f8e8m0fnu", 33, "float", 8, "float8_e8m0fnu"),
-    # Numbers of ours: XLA and PJRT have none.
-    ElementType("f6e2m3fn", 200, "float", 6, "float6_e2m3fn", in_pjrt=False),
-    ElementType("f6e3m2fn", 201, "float", 6, "float6_e3m2fn", in_pjrt=False),
+    ElementType("f6e2m3fn", 36, "float", 6, "float6_e2m3fn", pjrt=32),
+    ElementType("f6e3m2fn", 35, "float", 6, "float6_e3m2fn", pjrt=33),
     ElementType("c64", 15, "complex", 64, "complex64"),
     ElementType("c128", 18, "complex", 128, "complex128"),
     ElementType("token", 17, "token", 0, ""),

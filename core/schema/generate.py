@@ -53,7 +53,12 @@ def element_types() -> list[str]:
         "// X(the PJRT C API's name behind PJRT_Buffer_Type_, enumerator)",
         *for_each(
             "TRIPONT_FOR_EACH_PJRT_TYPE",
-            (f"{t.name.upper()}, {type_constant(t.name)}" for t in ELEMENT_TYPES if t.in_pjrt),
+            (f"{t.name.upper()}, {type_constant(t.name)}" for t in ELEMENT_TYPES if not t.pjrt),
+        ),
+        "// X(PJRT_Buffer_Type, enumerator) of the types that the PJRT C API has named later",
+        *for_each(
+            "TRIPONT_FOR_EACH_LATER_PJRT_TYPE",
+            (f"{t.pjrt}, {type_constant(t.name)}" for t in ELEMENT_TYPES if t.pjrt),
         ),
     ]
 

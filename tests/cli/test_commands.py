@@ -290,7 +290,7 @@ def test_doctor_finds_nothing_wrong() -> None:
         "cache",
     }
     assert all(f["status"] != "error" for f in findings)
-    assert "exact in 28 element types" in named["results"]["detail"]
+    assert "exact in 30 element types" in named["results"]["detail"]
 
 
 def test_doctor_says_which_kernels_the_cpu_gets(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -302,7 +302,7 @@ def test_doctor_says_which_kernels_the_cpu_gets(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setenv("TRIPONT_CPU", "x86-64-v2")
     named = {f.name: f for f in doctor.check_arithmetic()}
     assert named["results"].status == "ok"
-    assert "exact in 28 element types" in named["results"].detail
+    assert "exact in 30 element types" in named["results"].detail
     assert "GFLOP/s (f32 peak" in named["speed"].detail
     assert "f32 products by" in named["kernels"].detail
     if x86:
@@ -335,7 +335,7 @@ def test_doctor_leaves_out_64_bit_floats_where_the_device_has_none() -> None:
             return self.client.load(artifact)
 
     types, wrong = arithmetic.types_of(Narrow(b"f64"))
-    assert len(types) == 26
+    assert len(types) == 28
     assert not {"f64", "complex<f64>"} & set(types)
     assert wrong == []
     with pytest.raises(_tripont.StatusError, match="64-bit"):
@@ -364,7 +364,7 @@ def test_doctor_tries_each_operation_in_each_element_type() -> None:
             return [np.zeros_like(np.asarray(r)) for r in self.loaded.run(device, arguments)]
 
     types, wrong = arithmetic.types_of(Zeros())
-    names = {t.name for t in ELEMENT_TYPES if t.in_pjrt and t.kind != "token"}
+    names = {t.name for t in ELEMENT_TYPES if t.kind != "token"}
     assert {dtypes.from_numpy(arithmetic.TYPES[t][0]).name for t in types} == names
     operations = ("product", "convolution", "sum", "sort")
     assert {*wrong} == {f"{o} of {t}" for o in operations for t in types} - {"sum of f8E8M0FNU"}

@@ -465,11 +465,7 @@ for _feature, _dims in ((0, (3, 4)), (1, (2, 3, 4, 5))):
 
 # ---------------------------------------------------------------------------------------------- types without support
 
-for _other, _refusal in (
-    ("f6E2M3FN", "no buffers of f6e2m3fn"),
-    ("f6E3M2FN", "no buffers of f6e3m2fn"),
-    ("tf32", "tf32 is not supported"),
-):
+for _other, _refusal in (("tf32", "tf32 is not supported"),):
     _t = f"tensor<5x{_other}>"
     case("convert", f"from_{_other}", F32, f"func.func @main(%0: {_t}) -> {_v} {{ %r = stablehlo.convert %0 : ({_t}) -> {_v}\nreturn %r : {_v} }}",
          [_x], refused=_refusal)  # fmt: skip

@@ -179,7 +179,7 @@ def _by_interpreter(op: str, left: DType, dtype: DType, extra: str) -> Any:
     return lambda *arguments: reference.interpret(text, arguments, [Shape(dtype, (3, 4))])
 
 
-_REAL = (*INTEGERS, *(d for d in FLOATS if d not in dtypes.INSIDE and d.name != "f8e8m0fnu"))
+_REAL = (*INTEGERS, *(d for d in FLOATS if d.name != "f8e8m0fnu"))
 _BITS = (dtypes.PRED, *INTEGERS)
 _BROADCAST: dict[str, tuple[DType, ...]] = {
     **dict.fromkeys(("add", "subtract", "multiply", "compare"), (*_REAL, *COMPLEX)),

@@ -52,7 +52,7 @@ def dense(values: Sequence[object]) -> str:
     return f"array<i64{': ' if values else ''}{', '.join(map(str, values))}>"
 
 
-ALL = (*dtypes.ALL, *dtypes.INSIDE)
+ALL = dtypes.ALL
 INTEGERS = tuple(d for d in ALL if d.is_integer)
 WIDE_INTEGERS = tuple(d for d in INTEGERS if d.bits >= 8)
 FLOATS = tuple(d for d in ALL if d.is_float)

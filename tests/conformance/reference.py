@@ -15,6 +15,7 @@ import numpy as np
 from jaxlib.mlir import ir
 from jaxlib.mlir._mlir_libs import _stablehlo
 from tripont.core.compiler.importer import bindings
+from tripont.core.compiler.ir import dtypes
 from tripont.core.compiler.ir.dtypes import DType
 from tripont.core.compiler.ir.hlo import Shape
 
@@ -88,6 +89,8 @@ def _plain_arguments(array: np.ndarray, kind: str) -> list[tuple[np.ndarray, str
 
 
 def _carrier(dtype: DType) -> str:
+    if dtype.bits == 6:  # as f32: StableHLO has no integers of six bits
+        return "u32"
     if dtype.is_float and dtype.bits >= 8:
         return f"u{dtype.bits}"
     if dtype.kind == "pred" or dtype.bits < 8:
@@ -135,6 +138,12 @@ def _with_plain_results(program: str, types: Sequence[str], results: Sequence[Sh
         if carrier == kind:
             outputs.append((name, kind))
             continue
+        if shape.dtype.bits == 6:
+            wide = tensor(dtypes.F32, *shape.dims)
+            lines.append(f"%n{i} = stablehlo.convert {name} : ({kind}) -> {wide}")
+            lines.append(f"%c{i} = stablehlo.bitcast_convert %n{i} : ({wide}) -> {carrier}")
+            outputs.append((f"%c{i}", carrier))
+            continue
         if shape.dtype.is_float and shape.dtype.bits < 8:
             nibble = tensor("u4", *shape.dims)
             lines.append(f"%n{i} = stablehlo.bitcast_convert {name} : ({kind}) -> {nibble}")
@@ -164,6 +173,8 @@ def _result(arrays: Any, shape: Shape) -> np.ndarray:
     if dtype.is_complex:
         parts = [a.view(dtype.component.numpy) for a in (first, next(arrays))]
         return np.stack(parts, -1).view(dtype.numpy).reshape(shape.dims)
+    if dtype.bits == 6:
+        return np.asarray(first).view(np.float32).astype(dtype.numpy).reshape(shape.dims)
     if dtype.is_float:
         return np.asarray(first).view(dtype.numpy).reshape(shape.dims)
     return np.asarray(first).astype(dtype.numpy).reshape(shape.dims)

@@ -41,7 +41,9 @@ def test_top_k(dtype: DType, k: int, hlo: bool) -> None:
 
 @pytest.mark.parametrize("algorithm", ["THREE_FRY", "PHILOX"])
 @pytest.mark.parametrize(
-    "dtype", [d for d in dtypes.ALL if d.is_float or (d.is_integer and d.bits < 8)], ids=str
+    "dtype",
+    [d for d in dtypes.ALL if d.bits != 6 and (d.is_float or (d.is_integer and d.bits < 8))],
+    ids=str,
 )
 def test_random_bits(dtype: DType, algorithm: str) -> None:
     """The bits of the unsigned integers that XLA's CPU backend gives, the low ones of types narrower than a byte."""

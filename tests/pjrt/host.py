@@ -42,7 +42,11 @@ NUMPY_TYPES: dict[str, Any] = {
     "F8E3M4": ml_dtypes.float8_e3m4,
     "F8E8M0FNU": ml_dtypes.float8_e8m0fnu,
     "F4E2M1FN": ml_dtypes.float4_e2m1fn,
+    "F6E2M3FN": ml_dtypes.float6_e2m3fn,
+    "F6E3M2FN": ml_dtypes.float6_e3m2fn,
 }
+# Numbers of types that the header of the oldest TensorFlow does not have: pjrt_c_api.h's of jaxlib 0.11.
+LATER = {"PJRT_Buffer_Type_F6E2M3FN": 32, "PJRT_Buffer_Type_F6E3M2FN": 33}
 
 
 def aligned(array: np.ndarray, alignment: int = 64, offset: int = 0) -> np.ndarray:
@@ -71,7 +75,7 @@ class Client:
         ).client
         listed = api.call("PJRT_Client_AddressableDevices", client=self.handle)
         self.devices = listed.pointers("addressable_devices", "num_addressable_devices")
-        self._types = api.header.enums["PJRT_Buffer_Type"]
+        self._types = LATER | api.header.enums["PJRT_Buffer_Type"]
         self._numpy_types = {
             np.dtype(v): self._types[f"PJRT_Buffer_Type_{k}"] for k, v in NUMPY_TYPES.items()
         }

@@ -25,10 +25,10 @@ def sample(dtype: Any, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
     rng = np.random.default_rng(seed)
     if dtype == np.bool_:
         return rng.integers(0, 2, shape).astype(np.bool_)
-    limit = {"int4": 16, "uint4": 16, "float4_e2m1fn": 16, "int2": 4, "uint2": 4}.get(
-        dtype.name, 256
+    bits = next(
+        (int(n) for n in "246" if dtype.name.startswith((f"int{n}", f"uint{n}", f"float{n}_"))), 8
     )
-    data = rng.integers(0, limit, (*shape, dtype.itemsize)).astype(np.uint8)
+    data = rng.integers(0, 2**bits, (*shape, dtype.itemsize)).astype(np.uint8)
     return data.reshape(-1).view(dtype).reshape(shape)
 
 

@@ -78,7 +78,7 @@ def _operations(t: str, wide: str, n: int) -> tuple[list[str], list[str], list[s
 
 
 def _summed_rows(t: str) -> int:
-    return FEW if t.startswith(("f4", "f8")) else M
+    return FEW if t.startswith(("f4", "f6", "f8")) else M
 
 
 def _less(t: str) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from ..formats.hlo_proto import Field
 from ..formats.wire_format import each, unpacked_numbers, values
-from ..ir import dtypes, hlo
+from ..ir import hlo
 from ..ir.hlo import AnyShape, Computation, Instruction, Metadata, Shape, TupleShape
 from ..ir.registry import HLO_AS_THEY_STAND, load
 from . import bodies, hlo_forms
@@ -106,7 +106,7 @@ class ModuleReader:
         return module
 
     def _check_signature(self, entry: _ReadComputation) -> None:
-        """The program's signature is that of the entry, and has types that PJRT has."""
+        """The program's signature is that of the entry: arrays."""
         given = values(self._given[_HOST_PROGRAM_SHAPE], repeated=frozenset((1, 3)))
         parameters = [self.shape(s) for s in each(given.get(1, []))]
         result = self.shape(given[2])
@@ -114,8 +114,8 @@ class ModuleReader:
             raise ValueError("a signature that is not the entry's")
         results = result.elements if isinstance(result, TupleShape) else (result,)
         for shape in (*parameters, *results):
-            if not isinstance(shape, Shape) or shape.dtype in dtypes.INSIDE:
-                raise ValueError("a type that PJRT does not have")
+            if not isinstance(shape, Shape):
+                raise ValueError("a tuple in a tuple")
 
     def named(self, read: _ReadComputation, base: str) -> Computation:
         """The computation, with a name, which is made at its first use."""

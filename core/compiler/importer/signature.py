@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ..ir import dtypes, hlo
+from ..ir import hlo
 from ..ir.errors import unimplemented
 from . import attributes
 
@@ -75,8 +75,6 @@ def read_signature(program: Program, function: Any, module: hlo.Module) -> None:
     argument_attributes = _dictionaries(function, "arg_attrs", len(entry.parameters))
     results = len(entry.results)
     result_attributes = _dictionaries(function, "res_attrs", results)
-    _check_types("parameter", [p.shape for p in entry.parameters])
-    _check_types("result", [r.shape for r in entry.results])
     module.parameter_layouts = _layouts("parameter", argument_attributes)
     module.result_layouts = _layouts("result", result_attributes)
     aliases: list[tuple[int, int, bool]] = []
@@ -106,15 +104,6 @@ def _memory_kinds(dictionaries: list[dict[str, Any]]) -> tuple[str, ...]:
         next((str(d[k]) for k in _MEMORY_KINDS if k in d), _DEFAULT_MEMORY) for d in dictionaries
     )
     return kinds if any(k != _DEFAULT_MEMORY for k in kinds) else ()
-
-
-def _check_types(what: str, shapes: list[hlo.AnyShape]) -> None:
-    for number, shape in enumerate(shapes):
-        if isinstance(shape, hlo.Shape) and shape.dtype in dtypes.INSIDE:
-            raise unimplemented(
-                f"{what} {number} of the program is {shape}, but there are no buffers of {shape.dtype}: PJRT has no"
-                " number for the type; convert inside the program"
-            )
 
 
 def _layouts(what: str, dictionaries: list[dict[str, Any]]) -> tuple[hlo.LayoutOrder | None, ...]:

@@ -33,7 +33,7 @@ Results = Instruction | Sequence[Instruction]
 Reader = Callable[["BlockReader", Any], Results]
 
 _ELEMENT_TYPES: dict[str, dtypes.DType] = {
-    **{d.mlir: d for d in (*dtypes.ALL, *dtypes.INSIDE)},
+    **{d.mlir: d for d in dtypes.ALL},
     **{f"si{d.bits}": d for d in dtypes.ALL if d.is_signed},
     "index": dtypes.S64,
 }

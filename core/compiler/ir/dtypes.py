@@ -112,13 +112,10 @@ F6E3M2FN: Final = _of("f6e3m2fn")
 C64: Final = _of("c64")
 C128: Final = _of("c128")
 
-_EVERY: Final = tuple(v for v in list(globals().values()) if isinstance(v, DType))
-# Programs compute with these, but no parameter or result has them.
-INSIDE: Final = tuple(d for d in _EVERY if not element_types.BY_NAME[d.name].in_pjrt)
-ALL: Final = tuple(d for d in _EVERY if d not in INSIDE)
-_BY_NAME: Final = {d.name: d for d in _EVERY}
-_BY_CODE: Final = {d.code: d for d in _EVERY}
-_BY_NUMPY: Final = {d.numpy: d for d in _EVERY}
+ALL: Final = tuple(v for v in list(globals().values()) if isinstance(v, DType))
+_BY_NAME: Final = {d.name: d for d in ALL}
+_BY_CODE: Final = {d.code: d for d in ALL}
+_BY_NUMPY: Final = {d.numpy: d for d in ALL}
 
 
 def from_name(name: str) -> DType:

@@ -16,12 +16,10 @@ from tripont.core.schema.status_codes import STATUS_CODES
 
 def test_numbers_are_unique_and_widths_are_numpys() -> None:
     assert len({t.number for t in ELEMENT_TYPES}) == len(ELEMENT_TYPES)
-    for dtype in (*dtypes.ALL, *dtypes.INSIDE):
+    for dtype in dtypes.ALL:
         (row,) = (t for t in ELEMENT_TYPES if t.number == dtype.code)
         assert row.bytes == dtype.size
-    assert {t.name for t in ELEMENT_TYPES} == {d.name for d in (*dtypes.ALL, *dtypes.INSIDE)} | {
-        "token"
-    }
+    assert {t.name for t in ELEMENT_TYPES} == {d.name for d in dtypes.ALL} | {"token"}
 
 
 @pytest.mark.parametrize(
@@ -68,9 +66,9 @@ def test_the_abi_of_backends_changes_with_declarations_alone(tmp_path: Path) -> 
 
 
 def test_the_runtime_has_the_same_types(client: _tripont.Client) -> None:
-    """Arrays of every type of PJRT's go through the C++ side under their own names."""
+    """Arrays of every type go through the C++ side under their own names."""
     for row in ELEMENT_TYPES:
-        if row.kind == "token" or not row.in_pjrt or row.name in ("c64", "c128"):
+        if row.kind == "token" or row.name in ("c64", "c128"):
             continue
         array = np.zeros(3, dtypes.from_name(row.name).numpy)
         buffer = _tripont.Buffer.from_array(array, client.devices[0])
