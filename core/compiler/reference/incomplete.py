@@ -22,7 +22,7 @@ _PARAMETERS: Final = (1e-12, 1e12)
 
 
 def igamma(a: float, x: float) -> float:
-    """The regularized lower incomplete gamma function P(a, x); NaN for negative arguments and P(0, 0)."""
+    """The regularized lower incomplete gamma function P(a, x); NaN for negative arguments, P(0, 0) and P(inf, inf)."""
     return _gamma(a, x, lower=True)
 
 
@@ -68,7 +68,7 @@ def _check(*parameters: float) -> None:
 
 
 def _gamma(a: float, x: float, *, lower: bool) -> float:
-    if not (a >= 0 and x >= 0) or (a == 0 and x == 0):
+    if not (a >= 0 and x >= 0) or (a == x and a in (0, math.inf)):
         return math.nan
     if x in (0, math.inf) or a in (0, math.inf):
         return float((x == math.inf or (a == 0 and x > 0)) == lower)

@@ -91,3 +91,21 @@ def test_random_numbers(sample: Callable[..., Any], mean: float, variance: float
         values = np.asarray(jax.jit(sample)(jax.random.key(0)), np.float64)
     assert abs(values.mean() - mean) < 5 * np.sqrt(variance / values.size)
     assert abs(values.var() / variance - 1) < 0.1
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_incomplete_gamma_at_the_ends(dtype: Any, xpu: Any) -> None:
+    """NaN where the limit depends on the way there, as in SciPy from 1.16 on and JAX from 0.11 on."""
+    ends = (-1.0, 0.0, 1.0, np.inf, np.nan)
+    a, x = (v.ravel().astype(dtype) for v in np.meshgrid(ends, ends))
+    lower = np.full(a.shape, np.nan)
+    lower[(a > 0) & (x == 0)] = 0
+    lower[(a == np.inf) & (x >= 0) & (x < np.inf)] = 0
+    lower[(a == 0) & (x > 0)] = 1
+    lower[(a >= 0) & (a < np.inf) & (x == np.inf)] = 1
+    inside = (a == 1) & (x == 1)
+    lower[inside] = 1 - np.exp(-1)
+    with jax.enable_x64(True), jax.default_device(xpu):
+        for name, wanted in (("gammainc", lower), ("gammaincc", 1 - lower)):
+            given = np.asarray(jax.jit(getattr(js, name))(a, x))
+            np.testing.assert_allclose(given, wanted, rtol=4 * np.finfo(dtype).eps, err_msg=name)

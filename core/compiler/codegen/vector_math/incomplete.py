@@ -34,7 +34,7 @@ def igamma(builder: Builder, target: Target, a: Value, x: Value) -> Value:
     """The regularized lower incomplete gamma function P(a, x).
 
     float: below 1 ulp where the target has double. double: below 10 ulp. P(0, x) is 1 but NaN for x = 0; P(a, inf) is
-    1; NaN for negative arguments.
+    1 but NaN for a = inf; NaN for negative arguments.
     """
     return called(builder, target, "igamma", _lower, a, x)
 
@@ -66,7 +66,9 @@ def _gamma_limit(m: Arithmetic, a: Value, x: Value) -> Value:
     limit = m.select(m.compare("oeq", x, 0.0), 0.0, m.constant(NAN))
     limit = m.select(m.both(m.compare("oeq", a, INFINITY), m.compare("oge", x, 0.0)), 0.0, limit)
     limit = m.select(m.compare("oeq", a, 0.0), m.select(m.compare("ogt", x, 0.0), 1.0, NAN), limit)
-    limit = m.select(m.compare("oeq", x, INFINITY), 1.0, limit)
+    limit = m.select(
+        m.compare("oeq", x, INFINITY), m.select(m.compare("oeq", a, INFINITY), NAN, 1.0), limit
+    )
     return m.select(m.either(m.compare("olt", a, 0.0), m.compare("uno", a, x)), NAN, limit)
 
 

@@ -15,6 +15,7 @@ from tripont.core.compiler.ir import dtypes, hlo
 from tripont.core.compiler.ir.errors import CompileError
 from tripont.core.compiler.ir.hlo import Instruction, Shape
 from tripont.core.compiler.reference import gamma as evaluate_gamma
+from tripont.core.compiler.reference import incomplete
 from tripont.core.compiler.reference.evaluate import evaluate, evaluate_instruction
 
 from tests.core.compiler.builders import S32, number, op, parameter
@@ -284,3 +285,10 @@ def test_zeta_of_endless_series_is_left_to_the_kernel() -> None:
 def test_zeta_at_the_last_pole(name: str, arguments: tuple[float, float], expected: float) -> None:
     """As generated code has it, and XLA in its first derivative."""
     np.testing.assert_equal(getattr(evaluate_gamma, name)(*arguments), expected)
+
+
+def test_incomplete_gamma_at_infinity() -> None:
+    """As generated code has it: tests/frontends/jax/test_special_functions.py."""
+    for function, ends in ((incomplete.igamma, (0.0, 1.0)), (incomplete.igammac, (1.0, 0.0))):
+        given = [function(np.inf, 1.0), function(1.0, np.inf), function(np.inf, np.inf)]
+        np.testing.assert_equal(given, [*ends, np.nan])
