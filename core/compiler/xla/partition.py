@@ -28,6 +28,7 @@ from . import partitioners
 
 # XLA's passes that run: those of its SPMD pipeline, and what takes the module.
 PASSES: Final = (
+    "strip-memory-placement-annotations",
     "flatten-call-graph",
     "call-inliner",
     "zero_sized_hlo_elimination",
