@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Sequence
+from operator import index
 from typing import TYPE_CHECKING, Any, Final
 
 from ..ir import hlo
 from ..ir.errors import invalid_argument
 from ..ir.moves import addition
+from ..ir.registry import CallReader
 from . import attributes, bindings
 from .mesh_groups import AxisPart, replica_groups
 
@@ -185,6 +189,48 @@ def read_async_done(block: BlockReader, operation: Any) -> Results:
         block.emit("get-tuple-element", shape, (future,), {"index": n})
         for n, shape in enumerate(future.result_shapes)
     ]
+
+
+# Where a custom call that starts a collective says which, as JSON.
+_CONFIG: Final = "async_collective_config"
+
+
+def started(opcode: str, *dimensions: str, body: bool = False) -> CallReader:
+    """JAX's custom call that starts a collective of one array (``psum_start``), which has the result's shape.
+
+    The collective itself: the schedule is ours to make. ``dimensions``: names of its integers in the call and in ours.
+    """
+
+    def read(block: BlockReader, operation: Any, _: dict[str, Any]) -> Results | None:
+        frontend = operation.attributes.get("mhlo.frontend_attributes")
+        given = {} if frontend is None else attributes.python_value(frontend)
+        operands = block.operands(operation)
+        if _CONFIG not in given or len(operands) != 1 or len(operation.results) != 1:
+            return None
+        try:
+            values = _started(opcode, json.loads(given[_CONFIG]), dimensions)
+            names = operation.attributes["called_computations"] if body else ()
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            message = f"its {_CONFIG} is not one of {opcode}: {error!r}"
+            raise block.invalid(operation, message) from error
+        called = [block.program.function(attributes.symbol(name)) for name in names]
+        return [block.emit(opcode, block.shape(operation), operands, values, called)]
+
+    return read
+
+
+def _started(opcode: str, config: dict[str, Any], dimensions: Sequence[str]) -> dict[str, Any]:
+    values: dict[str, Any] = {"channel_id": index(config.get("channel_id", 0))}
+    values |= {name: index(config[name]) for name in dimensions}
+    if opcode == "collective-permute":
+        pairs = tuple((index(source), index(target)) for source, target in config["permutation"])
+        return values | {"source_target_pairs": pairs}
+    values["replica_groups"] = tuple(
+        tuple(index(i) for i in row if i >= 0) for row in config["replica_groups"]
+    )
+    if opcode != "all-to-all":
+        values["use_global_device_ids"] = bool(config.get("use_global_device_ids", False))
+    return values
 
 
 def device_number(opcode: str) -> Reader:

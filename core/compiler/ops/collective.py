@@ -7,7 +7,7 @@ from typing import Final
 
 from ..formats.hlo_proto import Field
 from ..formats.wire_format import integer, message, varint
-from ..importer import ops_collective
+from ..importer import ops_collective, ops_control
 from ..ir import dtypes
 from ..ir.hlo import AnyShape, Instruction, Shape
 from ..ir.printer import dimension_as_list
@@ -133,6 +133,7 @@ register(
         collective_reduce=ops_collective.read_collective_reduce,
     )
     | both(**{"cross-replica-sum": ops_collective.read_cross_replica_sum}),
+    calls={"all-reduce-start": ops_collective.started("all-reduce", body=True)},
     fields=_fields(),
     counts_bodies=True,
 )
@@ -149,6 +150,7 @@ register(
             "all-gather", renamed={"all_gather_dim": "all_gather_dimension"}
         )
     ),
+    calls={"all-gather-start": ops_collective.started("all-gather", "all_gather_dimension")},
     fields=_fields("all_gather_dimension"),
     text={"all_gather_dimension": dimension_as_list},
 )
@@ -166,6 +168,11 @@ register(
             "all-to-all", renamed={n: n for n in ("split_dimension", "concat_dimension")}
         )
     ),
+    calls={
+        "all-to-all-start": ops_collective.started(
+            "all-to-all", "split_dimension", "concat_dimension"
+        )
+    },
     fields=_fields("split_dimension"),
 )
 register(
@@ -182,6 +189,11 @@ register(
             "reduce-scatter", body=True, renamed={"scatter_dimension": "scatter_dimension"}
         )
     ),
+    calls={
+        "reduce-scatter-start": ops_collective.started(
+            "reduce-scatter", "scatter_dimension", body=True
+        )
+    },
     fields=_fields("scatter_dimension"),
     text={"scatter_dimension": dimension_as_list},
 )
@@ -193,6 +205,7 @@ register(
     evaluate=_SEVERAL,
     code=_REPLACED,
     read=both(collective_permute=ops_collective.read_collective_permute),
+    calls={"collective-permute-start": ops_collective.started("collective-permute")},
     fields=_permute_fields,
 )
 register(
@@ -212,5 +225,15 @@ read_as(
         async_start=ops_collective.read_async_start,
         async_update=lambda block, operation: block.operands(operation),
         async_done=ops_collective.read_async_done,
-    )
+    ),
+    calls={
+        f"{name}-done": ops_control.read_identity_call
+        for name in [
+            "all-reduce",
+            "all-gather",
+            "all-to-all",
+            "reduce-scatter",
+            "collective-permute",
+        ]
+    },
 )
