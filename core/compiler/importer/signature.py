@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from ..ir import hlo
 from ..ir.errors import unimplemented
-from . import attributes
+from . import attributes, bindings
 
 _DEFAULT_MEMORY = "device"
 _MEMORY_KINDS = ("mhlo.memory_kind", "stablehlo.memory_kind")
@@ -53,7 +53,7 @@ def signature_of(module: Any) -> Signature:
             for n, name in enumerate(("arg_attrs", "res_attrs")):
                 found = _dictionaries(function, name, sizes[n])
                 kinds[n] = _memory_kinds(found)
-                layouts[n] = _layouts(("parameter", "result")[n], found)
+                layouts[n] = _result_layouts(function, found) if n else _layouts("parameter", found)
                 sharded |= any(key in d for d in found for key in _SHARDINGS)
     replicas, partitions = count("mhlo.num_replicas"), count("mhlo.num_partitions")
     return Signature(replicas, partitions, sharded, kinds[0], kinds[1], layouts[0], layouts[1])
@@ -76,7 +76,7 @@ def read_signature(program: Program, function: Any, module: hlo.Module) -> None:
     results = len(entry.results)
     result_attributes = _dictionaries(function, "res_attrs", results)
     module.parameter_layouts = _layouts("parameter", argument_attributes)
-    module.result_layouts = _layouts("result", result_attributes)
+    module.result_layouts = _result_layouts(function, result_attributes)
     aliases: list[tuple[int, int, bool]] = []
     donors: list[int] = []
     for j, argument in enumerate(argument_attributes):
@@ -118,6 +118,16 @@ def _layouts(what: str, dictionaries: list[dict[str, Any]]) -> tuple[hlo.LayoutO
     return found if any(found) else ()
 
 
+def _result_layouts(
+    function: Any, dictionaries: list[dict[str, Any]]
+) -> tuple[hlo.LayoutOrder | None, ...]:
+    """Those that are left to the compiler are what the program itself says."""
+    return tuple(
+        _constraint(function, number) if layout == hlo.AUTO_LAYOUT else layout
+        for number, layout in enumerate(_layouts("result", dictionaries))
+    )
+
+
 def _layout(what: str, number: int, mode: str) -> hlo.LayoutOrder | None:
     """``{0,1}``: the order of the dimensions in memory, fastest first.
 
@@ -135,6 +145,22 @@ def _layout(what: str, number: int, mode: str) -> hlo.LayoutOrder | None:
             f"{what} {number} must have the layout {mode}; only dense layouts without tiles are supported"
         )
     return tuple(map(int, axes)) or None
+
+
+def _constraint(function: Any, number: int) -> hlo.LayoutOrder:
+    """The layout that the program itself gives a result (``with_layout_constraint``), else any."""
+    value = function.regions[0].blocks[0].operations[-1].operands[number]
+    while isinstance(value, bindings.ir.OpResult):
+        call = value.owner
+        if call.name != "stablehlo.custom_call" or len(call.operands) != 1:
+            break
+        target = attributes.symbol(call.attributes["call_target_name"])
+        if target == "LayoutConstraint" and "result_layouts" in call.attributes:
+            return attributes.integers(call.attributes["result_layouts"][0]) or hlo.AUTO_LAYOUT
+        if target != "annotate_device_placement":
+            break
+        value = call.operands[0]
+    return hlo.AUTO_LAYOUT
 
 
 def _module_aliases(program: Program) -> list[tuple[int, int, bool]]:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.experimental import serialize_executable
-from jax.experimental.layout import Format, Layout
+from jax.experimental.layout import Format, Layout, with_layout_constraint
 from jax.sharding import SingleDeviceSharding
 
 from tripont import interop
@@ -81,6 +81,21 @@ def test_results_as_they_are_asked_for(xpu: Any) -> None:
     assert in_memory(z) == (X * 2).transpose(2, 1, 0).tobytes()
     np.testing.assert_array_equal(y, X + 1)
     np.testing.assert_array_equal(z, X * 2)
+
+
+def test_results_as_the_program_constrains_them(xpu: Any) -> None:
+    """JAX leaves the layout of such a result to the compiler, even where it is asked for."""
+    wanted = format_of(xpu, 2, 0, 1)
+    for program in (
+        jax.jit(lambda x: with_layout_constraint(x * 2, wanted.layout)),
+        jax.jit(lambda x: with_layout_constraint(x * 2, wanted.layout), out_shardings=wanted),
+    ):
+        y = program(X)
+        assert order(y) == (2, 0, 1)
+        assert in_memory(y) == np.ascontiguousarray((2 * X).transpose(2, 0, 1)).tobytes()
+        np.testing.assert_array_equal(y, 2 * X)
+    scalar = jax.jit(lambda x: with_layout_constraint(x.sum(), Layout(())))(X)
+    assert float(scalar) == X.sum()
 
 
 def test_a_layout_to_choose_saves_the_transpose(xpu: Any) -> None:
