@@ -20,7 +20,7 @@ PROGRAM = """
 module @attention {
   func.func @main(%x: !x, %w: !w) -> (tensor<96xf32>, !x) {
     %zero = stablehlo.constant dense<0.0> : tensor<f32>
-    %h = stablehlo.dot_general %x, %w, contracting_dims = [1] x [0] : (!x, !w) -> !x
+    %h = stablehlo.dot_general %x, %w, contracting_dims = [1] x [1] : (!x, !w) -> !x
     %t = stablehlo.tanh %h : !x
     %e = stablehlo.exponential %t : !x
     %s = stablehlo.reduce(%e init: %zero) applies stablehlo.add across dimensions = [1]

@@ -37,7 +37,7 @@ def events(data: ProfileData, plane: str, line: str) -> list[Any]:
 def step(xpu: Any) -> Any:
     @jax.jit
     def step(x: Any) -> Any:
-        return jnp.tanh(x @ x).sum(0)
+        return jnp.tanh(jnp.einsum("ik,jk->ij", x, x)).sum(0)
 
     x = jax.device_put(np.ones((512, 512), np.float32), xpu)
     step(x).block_until_ready()
