@@ -45,7 +45,8 @@ echo "$wanted" >"$environment/stamp"
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 cp -r tests examples pyproject.toml "$copy"
-cp --parents core/runtime/ffi/c_api.h "$copy" # which is compared with jaxlib's
+# The C API, which is compared with jaxlib's, and which packages there are for which Python.
+cp --parents core/runtime/ffi/c_api.h cmake/develop.py "$copy"
 cd "$copy"
 "$environment/bin/python" - <<'EOF'
 import jax
