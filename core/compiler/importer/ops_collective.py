@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import index
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,7 +28,7 @@ _AXIS_REFERENCE: Final = re.compile(
 
 
 def _groups(block: BlockReader, operation: Any) -> dict[str, Any]:
-    """Replica groups (without the -1 that pads them) and channel of a collective."""
+    """Replica groups and channel of a collective."""
     given = operation.attributes
     rows: tuple[tuple[int, ...], ...] = ()
     if "replica_groups" in given:
@@ -36,8 +36,12 @@ def _groups(block: BlockReader, operation: Any) -> dict[str, Any]:
             rows = attributes.integer_rows(given["replica_groups"])
         except (TypeError, ValueError, BufferError):
             rows = _mesh_groups(block, operation, str(given["replica_groups"]))
-    groups = tuple(tuple(i for i in row if i >= 0) for row in rows)
-    return {"replica_groups": groups, "channel_id": _channel(operation)}
+    return {"replica_groups": _without_padding(rows), "channel_id": _channel(operation)}
+
+
+def _without_padding(rows: Iterable[Iterable[int]]) -> tuple[tuple[int, ...], ...]:
+    """Groups of different sizes are padded with -1."""
+    return tuple(tuple(index(i) for i in row if i >= 0) for row in rows)
 
 
 def _channel(operation: Any) -> int:
@@ -225,9 +229,7 @@ def _started(opcode: str, config: dict[str, Any], dimensions: Sequence[str]) -> 
     if opcode == "collective-permute":
         pairs = tuple((index(source), index(target)) for source, target in config["permutation"])
         return values | {"source_target_pairs": pairs}
-    values["replica_groups"] = tuple(
-        tuple(index(i) for i in row if i >= 0) for row in config["replica_groups"]
-    )
+    values["replica_groups"] = _without_padding(config["replica_groups"])
     if opcode != "all-to-all":
         values["use_global_device_ids"] = bool(config.get("use_global_device_ids", False))
     return values

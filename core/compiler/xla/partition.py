@@ -26,7 +26,8 @@ from ..formats import wire_format
 from ..ir.errors import STATUS_CODES, CompileError, unimplemented
 from . import partitioners
 
-# XLA's passes that run: those of its SPMD pipeline, and what takes the module.
+# XLA's passes that run: the one that takes out where arrays lie, which the partitioner refuses (of parameters and
+# results the signature says it), those of its SPMD pipeline, and what takes the module.
 PASSES: Final = (
     "strip-memory-placement-annotations",
     "flatten-call-graph",
