@@ -51,6 +51,7 @@ class Functions {
   void Add(uint64_t number, py::object function) {
     const std::lock_guard<std::mutex> lock(mutex_);
     entries_[number] = {function.release().ptr(), 1};
+    AddCallbackNumber(number);
   }
   // Null if there is no such number.
   PyObject* Hold(uint64_t number) {
@@ -66,6 +67,7 @@ class Functions {
     if (found == entries_.end() || --found->second.users > 0) return;
     garbage_.push_back(found->second.function);
     entries_.erase(found);
+    RemoveCallbackNumber(number);
   }
   // With the GIL.
   void Collect() {

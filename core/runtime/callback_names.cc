@@ -1,7 +1,9 @@
 #include "core/runtime/callback_names.h"
 
 #include <algorithm>
-#include <charconv>
+#include <functional>
+#include <mutex>
+#include <set>
 
 #include "core/runtime/artifact.h"
 
@@ -24,32 +26,76 @@ size_t FindDigits(std::string_view bytes, size_t from) {
   return std::string_view::npos;
 }
 
-std::string Placeholder(size_t index) {
+std::string Digits(uint64_t number) {
   std::string digits(kCallbackDigits, '0');
-  for (size_t i = kCallbackDigits; index > 0; index /= 16) digits[--i] = kHexadecimal[index % 16];
+  for (size_t i = kCallbackDigits; number > 0; number /= 16)
+    digits[--i] = kHexadecimal[number % 16];
   return digits;
+}
+
+// What core/bindings/callbacks.cc has told, and the lock for it.
+struct Numbers {
+  std::mutex mutex;
+  std::set<std::string, std::less<>> digits;
+};
+
+Numbers& AllNumbers() {
+  static auto* const numbers = new Numbers;  // never destroyed: threads may outlive main()
+  return *numbers;
 }
 
 }  // namespace
 
+void AddCallbackNumber(uint64_t number) {
+  Numbers& numbers = AllNumbers();
+  const std::lock_guard<std::mutex> lock(numbers.mutex);
+  numbers.digits.insert(Digits(number));
+}
+
+void RemoveCallbackNumber(uint64_t number) {
+  Numbers& numbers = AllNumbers();
+  const std::lock_guard<std::mutex> lock(numbers.mutex);
+  numbers.digits.erase(Digits(number));
+}
+
 CallbackNames::CallbackNames(std::string_view program) : program_(program) {
-  for (size_t at = 0; (at = FindDigits(program, at)) != std::string_view::npos;) {
-    if (masked_.empty()) masked_ = program;
-    const std::string_view digits = program.substr(at, kCallbackDigits);
-    auto known = std::find(names_.begin(), names_.end(), digits);
-    if (known == names_.end()) known = names_.emplace(known, digits);
-    masked_.replace(at, kCallbackDigits, Placeholder(static_cast<size_t>(known - names_.begin())));
-    at += kCallbackDigits;
+  std::set<std::string, std::less<>> data;  // digits that name no function
+  std::vector<size_t> places;
+  {
+    Numbers& numbers = AllNumbers();
+    const std::lock_guard<std::mutex> lock(numbers.mutex);
+    for (size_t at = 0; (at = FindDigits(program, at)) != std::string_view::npos;
+         at += kCallbackDigits) {
+      const std::string_view digits = program.substr(at, kCallbackDigits);
+      if (numbers.digits.contains(digits)) {
+        places.push_back(at);
+      } else {
+        data.emplace(digits);
+      }
+    }
   }
-  if (!names_.empty()) program_ = masked_;
+  if (places.empty()) return;
+  masked_ = program;
+  uint64_t next = 0;
+  for (const size_t at : places) {
+    const std::string_view digits = program.substr(at, kCallbackDigits);
+    auto known = std::ranges::find(names_, digits, &std::pair<std::string, std::string>::first);
+    if (known == names_.end()) {
+      while (data.contains(Digits(next))) ++next;
+      known = names_.emplace(known, digits, Digits(next++));
+    }
+    masked_.replace(at, kCallbackDigits, known->second);
+  }
+  program_ = masked_;
 }
 
 void CallbackNames::PutBack(std::string& artifact) const {
   if (names_.empty()) return;
   for (size_t at = 0; (at = FindDigits(artifact, at)) != std::string::npos; at += kCallbackDigits) {
-    size_t index = 0;
-    std::from_chars(artifact.data() + at, artifact.data() + at + kCallbackDigits, index, 16);
-    if (index < names_.size()) artifact.replace(at, kCallbackDigits, names_[index]);
+    const std::string_view digits = std::string_view(artifact).substr(at, kCallbackDigits);
+    const auto known =
+        std::ranges::find(names_, digits, &std::pair<std::string, std::string>::second);
+    if (known != names_.end()) artifact.replace(at, kCallbackDigits, known->first);
   }
   SealArtifact(artifact);
 }

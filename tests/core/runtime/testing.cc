@@ -344,12 +344,15 @@ void DefineTesting(py::module_& module) {
   DefineBuffers(m);
   m.def(
       "without_callback_names",
-      [](const std::string& program, std::string artifact) {
+      [](const std::string& program, std::string artifact, const std::vector<uint64_t>& numbers) {
+        for (const uint64_t number : numbers) AddCallbackNumber(number);
         const CallbackNames names(program);
+        for (const uint64_t number : numbers) RemoveCallbackNumber(number);
         names.PutBack(artifact);
         return std::pair(py::bytes(std::string(names.program())), py::bytes(artifact));
       },
-      "The program that is compiled, and an artifact with the names put back.");
+      "The program that is compiled, and an artifact with the names put back, where these numbers "
+      "name functions.");
   m.def("crc32", [](const py::bytes& data) { return Crc32(std::string_view(data)); });
   m.def("sha256", [](const std::vector<std::string>& parts) {
     Sha256 sha;

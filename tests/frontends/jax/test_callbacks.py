@@ -557,3 +557,20 @@ def test_programs_with_callbacks_are_kept_on_disk(tmp_path: Path) -> None:
     assert len(before) >= 3
     assert run("3,5", 0) == [expected(3), expected(5)]
     assert kept() == before
+
+
+@pytest.mark.parametrize("digits", ["0000000000000000", "8123456789abcdef"])
+def test_data_in_the_form_of_a_functions_name(digits: str) -> None:
+    """What the compiler computes from a constant of bytes sees them as they are, and so does who reads them."""
+    data = np.frombuffer(f"tripont.callback.{digits}".encode(), np.uint8)
+
+    def program(x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        constant = jnp.asarray(data)
+        like = jax.ShapeDtypeStruct(x.shape, x.dtype)
+        y = jax.pure_callback(lambda a: np.asarray(a) * 3, like, x)
+        return y, jnp.sum(constant.astype(jnp.int32) * jnp.arange(data.size)), constant
+
+    y, folded, bytes_ = jax.jit(program)(jnp.arange(3.0))
+    assert y.tolist() == [0, 3, 6]
+    assert int(folded) == int(np.sum(data.astype(np.int32) * np.arange(data.size)))
+    assert np.asarray(bytes_).tobytes() == data.tobytes()
