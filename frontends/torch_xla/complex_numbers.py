@@ -1,9 +1,9 @@
 """Operations of complex numbers that torch_xla computes wrongly, or refuses, in terms of others that it has right.
 
 torch_xla takes what is not a floating-point dtype for an integer one in many places: a quotient of complex numbers is a
-float32 without its imaginary part, an absolute value is complex, and means, variances, norms and singular values are
-refused. Gradients of ``tanh`` and ``sigmoid`` lack the conjugate, and an inverse is another matrix. Each function here
-stands beside torch_xla's kernel, which it calls for real numbers.
+float32 without its imaginary part, an absolute value is complex, and means, variances and norms are refused. A
+transpose of ``view_as_real`` ends the process. Gradients of ``tanh`` and ``sigmoid`` lack the conjugate. Each function
+here stands beside torch_xla's kernel, which it calls for real numbers.
 """
 
 from __future__ import annotations
@@ -39,6 +39,16 @@ def _part(x: Any, number: int) -> Any:
     import torch
 
     return torch.select_copy(torch.view_as_real_copy(x), -1, number)
+
+
+def _as_real(kernel: Kernel, x: Any) -> Any:
+    """``view_as_real``: torch_xla's shape of it has no layout for the last dimension, and a transpose of it ends the
+    process. A view makes the shape anew.
+    """
+    import torch
+
+    parts = kernel(x)
+    return torch.view_copy(parts, parts.shape)
 
 
 def _abs(kernel: Kernel, x: Any) -> Any:
@@ -130,18 +140,6 @@ def _einsum(kernel: Kernel, equation: str, operands: Any, **options: Any) -> Any
     return torch.ops.aten.einsum.default.decompose(equation, operands, **options)
 
 
-def _on_the_cpu(name: str) -> Callable[..., Any]:
-    """The operation of PyTorch's CPU."""
-
-    def operation(x: Any, *rest: Any, **options: Any) -> Any:
-        import torch
-
-        results = getattr(torch.ops.aten, name)(x.cpu(), *rest, **options)
-        return tuple(t.to(x.device) for t in results)
-
-    return operation
-
-
 #: Beside the kernels of the dispatch key XLA.
 CORRECTIONS: Final[dict[str, Callable[..., Any]]] = {
     "abs.default": _abs,
@@ -157,8 +155,7 @@ CORRECTIONS: Final[dict[str, Callable[..., Any]]] = {
     "tanh_backward.default": _of_complex(_tanh_backward),
     "var.correction": _of_complex(_var),
     "var_mean.correction": _of_complex(_with_mean(_var)),
-    "linalg_inv_ex.default": _of_complex(_on_the_cpu("linalg_inv_ex")),
-    "_linalg_svd.default": _of_complex(_on_the_cpu("_linalg_svd")),
+    "view_as_real_copy.default": _as_real,
 }
 
 #: Beside those of the key AutogradXLA.

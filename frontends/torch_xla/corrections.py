@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, Final
 
-from . import complex_numbers
+from . import complex_numbers, singular_values
 
 # Operations whose decomposition is PyTorch's own (torch._decomp).
 _DECOMPOSED: Final = (
@@ -57,6 +57,7 @@ def install() -> None:
         "__rshift__.Scalar": torch.bitwise_right_shift,
         "__rshift__.Tensor": torch.bitwise_right_shift,
         "_linalg_slogdet.default": _slogdet,
+        "_linalg_svd.default": singular_values.svd,
         "clamp_max.default": lambda x, bound: x.clamp(max=bound),
         "clamp_min.default": lambda x, bound: x.clamp(min=bound),
         "hardshrink_backward.default": _shrink_backward,
@@ -96,6 +97,20 @@ def _slogdet(x: Any) -> Any:
     import torch
 
     return tuple(t.to(x.device) for t in torch.ops.aten._linalg_slogdet(x.cpu()))
+
+
+def _inv_ex(kernel: Any, x: Any, *, check_errors: bool = False) -> tuple[Any, Any]:
+    """``linalg.inv_ex``, whose second result has one number for each matrix: torch_xla's has one for each element.
+
+    Complex matrices, of which torch_xla gives another matrix, are inverted on the CPU.
+    """
+    import torch
+
+    if x.is_complex():
+        results = torch.ops.aten.linalg_inv_ex(x.cpu(), check_errors=check_errors)
+        return tuple(t.to(x.device) for t in results)
+    inverse, info = kernel(x, check_errors=check_errors)
+    return inverse, info.new_zeros(x.shape[:-2])
 
 
 def _shrink_backward(gradient: Any, x: Any, bound: Any) -> Any:
@@ -202,7 +217,31 @@ def _sum(kernel: Any, x: Any, dim: Any = None, keepdim: bool = False, **options:
 
 def _diagonal(kernel: Any, x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
     """Diagonals of the last two dimensions: torch_xla takes those beside the main one of others in another order."""
-    return kernel(x.movedim((dim1, dim2), (-2, -1)), offset, -2, -1)
+    return kernel(_in_order(x, _with_last(x, dim1, dim2)), offset, -2, -1)
+
+
+def _diagonal_scatter(
+    kernel: Any, x: Any, source: Any, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Any:
+    """Diagonals of the last two dimensions are replaced: torch_xla refuses others that are not the first two."""
+    order = _with_last(x, dim1, dim2)
+    result = kernel(_in_order(x, order), source, offset, -2, -1)
+    return _in_order(result, [order.index(d) for d in range(x.dim())])
+
+
+def _with_last(x: Any, *last: int) -> list[int]:
+    """The dimensions of ``x`` with ``last`` behind the others."""
+    moved = [d % x.dim() for d in last]
+    return [d for d in range(x.dim()) if d not in moved] + moved
+
+
+def _in_order(x: Any, order: list[int]) -> Any:
+    """``x`` with its dimensions in ``order``, as a copy: below PyTorch's own treatment of views, a view of a slice has
+    other elements.
+    """
+    import torch
+
+    return x if order == sorted(order) else torch.permute_copy(x, order)
 
 
 def _batch_norm(
@@ -277,6 +316,8 @@ _BESIDE: Final[dict[str, dict[str, Callable[..., Any]]]] = {
     "XLA": {
         "clamp.default": _clamp,
         "diagonal_copy.default": _diagonal,
+        "diagonal_scatter.default": _diagonal_scatter,
+        "linalg_inv_ex.default": _inv_ex,
         "masked_scatter.default": _masked_scatter,
         "native_batch_norm.default": _batch_norm,
         "native_batch_norm_backward.default": _batch_norm_backward,

@@ -5,8 +5,9 @@ PyTorch's kernel for all devices ends the process with tensors of torch_xla: it 
 
 from __future__ import annotations
 
-import json
 from typing import Any
+
+from .calls import call
 
 _TARGET = "tripont.ragged_dot"
 
@@ -63,7 +64,6 @@ def _call(
     groups: list[int] | None = None,
 ) -> Any:
     """The custom call that the compiler reads: ``core/compiler/importer/ops_ragged.py``."""
-    import _XLAC
     import torch
 
     config = {
@@ -73,7 +73,5 @@ def _call(
         "rhs_group_dimensions": groups or [],
     }
     sizes = torch.diff(offs, prepend=offs.new_zeros(1))
-    (result,) = _XLAC._xla_custom_call(
-        [lhs, rhs, sizes], _TARGET, [list(shape)], [dtype], False, json.dumps(config), 1, {}
-    )
+    (result,) = call(_TARGET, (lhs, rhs, sizes), [(shape, dtype)], config)
     return result

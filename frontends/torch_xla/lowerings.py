@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from . import grouped_products
+from . import fourier, grouped_products
 
 # Comparisons of each element with each of the others are made up to this number of others; with more of them, sorting
 # on the CPU, as PyTorch does it, is the faster way.
@@ -32,6 +32,9 @@ def install() -> None:
         _kernels.impl(f"isin.{overload}", _isin)
     _kernels.impl("histc", _histc)
     _kernels.impl("_grouped_mm", grouped_products.grouped_mm)
+    _kernels.impl("_fft_c2c", fourier.c2c)
+    _kernels.impl("_fft_r2c", fourier.r2c)
+    _kernels.impl("_fft_c2r", fourier.c2r)
 
 
 def _isin(

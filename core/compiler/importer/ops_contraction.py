@@ -89,3 +89,23 @@ read_fft = plain(
     ),
     fft_length=in_attribute("fft_length"),
 )
+
+
+def read_fft_call(block: BlockReader, operation: Any, config: dict[str, Any]) -> Results:
+    """A custom call for frontends whose programs have no Fourier transforms (frontends/torch_xla/fourier.py).
+
+    Its attributes ``fft_type`` and ``fft_length`` are those of StableHLO's operation.
+    """
+    try:
+        values = {
+            "fft_type": str(config["fft_type"]),
+            "fft_length": tuple(int(n) for n in config["fft_length"]),
+        }
+    except (KeyError, TypeError, ValueError) as error:
+        raise block.invalid(
+            operation, "tripont.fft takes a text fft_type and an array of integers fft_length"
+        ) from error
+    operands = block.operands(operation)
+    if len(operands) != 1:
+        raise block.invalid(operation, f"it takes one operand, and has {len(operands)}")
+    return block.emit("fft", block.shape(operation), operands, values)

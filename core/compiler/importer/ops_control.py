@@ -91,7 +91,7 @@ def read_custom_call(block: BlockReader, operation: Any) -> Results:
         raise block.unknown(operation, target)
     known = CALLS.get(target)
     if known is not None:
-        config: dict[str, Any] = {}
+        config: dict[str, Any] = dict(written_attributes or {})
         for name in ("mhlo.attributes", "mhlo.backend_config", "backend_config"):
             if name in given:
                 value = attributes.python_value(given[name])

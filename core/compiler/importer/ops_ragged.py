@@ -35,10 +35,10 @@ def read_composite(block: BlockReader, operation: Any, config: dict[str, Any]) -
 
 
 def read_call(block: BlockReader, operation: Any, config: dict[str, Any]) -> Results:
-    """A custom call. Its dimensions are those of CHLO's or MHLO's operation, or stand in its configuration as JSON."""
+    """A custom call, whose attributes are those of CHLO's or MHLO's operation or the lists of dimensions."""
     if _OF_CHLO in config:
-        return _emit(block, operation, config | _lists(config[_OF_CHLO]))
-    return _emit(block, operation, json.loads(operation.attributes["backend_config"].value))
+        config = config | _lists(config[_OF_CHLO])
+    return _emit(block, operation, config)
 
 
 def _lists(text: str) -> dict[str, Any]:

@@ -128,6 +128,7 @@ register(  # fft_type: "FFT" "IFFT" "RFFT" "IRFFT"
     library=other.match_fft,
     from_hlo=hlo_instructions.fft,
     read=both(fft=ops_contraction.read_fft),
+    calls={"tripont.fft": ops_contraction.read_fft_call},
     fields=_fft_fields,
     reads_memory=True,
     error=SUMMED,

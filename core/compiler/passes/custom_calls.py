@@ -5,7 +5,8 @@ names (``Qr``, ``Eigh``, ``ProductOfElementaryHouseholderReflectors``, ``LuDecom
 Two passes make library calls of them:
 
 * :func:`lay_out_custom_calls`, early: transposes around each custom call whose arrays are not row-major, and XLA's
-  names become LAPACK's. Simplification then removes transposes that meet others.
+  names (and ``tripont.svd``, which stands beside them) become LAPACK's. Simplification then removes transposes that
+  meet others.
 * :func:`match_custom_calls`, before fusion: what the runtime has becomes a ``library-call``
   (core/runtime/library/lapack_*.cc say what each takes).
 """
@@ -318,6 +319,39 @@ def _eigh(i: Instruction) -> Instruction | None:
     )
 
 
+def _svd(i: Instruction) -> Instruction:
+    """a [..., m, n] -> (u [..., m, m or k], singular values [..., k], vh [..., k or n, n]): k is the smaller of m, n.
+
+    The attribute ``mode`` is LAPACK's: ``A`` for all of u and vh, ``S`` for k columns and rows, ``N`` for singular
+    values alone (u and vh are undefined). Row-major matrices are the transposes of LAPACK's, of which u is this vh, and
+    the other way round: nothing is transposed.
+    """
+    given = i.attributes["backend_config"]
+    mode = given.get("mode") if isinstance(given, Mapping) else None
+    results = i.result_shapes
+    if mode not in ("A", "S", "N") or len(i.operands) != 1 or len(results) != 3:
+        raise of_instruction(
+            "INVALID_ARGUMENT",
+            "tripont.svd takes one operand and a mode, which is A, S or N, and has three results",
+            i,
+        )
+    (a,) = i.operands
+    u, s, vh = results
+    if not isinstance(a.shape, Shape) or not _are_singular(a.shape, results, mode):
+        raise of_instruction("INVALID_ARGUMENT", "the results of tripont.svd do not fit it", i)
+    info = Shape(dtypes.S32, a.dims[:-2])
+    rows = _fits_rows("gesdd", a)
+    first, last = (u, vh) if rows else (vh, u)
+    call = i.replace(
+        shape=TupleShape((a.shape, s, first, last, info)),
+        attributes=_lapack(i, "gesdd", {"mode": ord(mode), **({"row_major": 1} if rows else {})}),
+    )
+    failed = _element(call, 4, info, i)
+    places = (2, 1, 3) if rows else (3, 1, 2)
+    values = [_element(call, n, shape, i) for n, shape in zip(places, results, strict=True)]
+    return i.derive("tuple", [_unless_failed(value, failed, i) for value in values])
+
+
 def _lu(i: Instruction) -> Instruction:
     """a -> (lu, pivots from 0, permutation)."""
     rows = _fits_rows("getrf", i.operands[0])
@@ -344,6 +378,22 @@ def _lu(i: Instruction) -> Instruction:
     return i.derive("tuple", results)
 
 
+def _are_singular(a: Shape, results: Sequence[Shape | TokenShape], mode: str) -> bool:
+    """Whether ``results`` are u, singular values and vh of ``a`` as ``mode`` has them."""
+    if a.rank < 2:
+        return False
+    *batch, m, n = a.dims
+    k = min(m, n)
+    real = a.dtype.component if a.dtype.is_complex else a.dtype
+    columns, rows = (m, n) if mode == "A" else (k, k)
+    expected = (
+        a.with_dims((*batch, m, columns)),
+        Shape(real, (*batch, k)),
+        a.with_dims((*batch, rows, n)),
+    )
+    return tuple(results) == expected
+
+
 def _unless_failed(value: Instruction, info: Instruction, i: Instruction) -> Instruction:
     """NaNs where ``info`` (of the batch dimensions) is not 0."""
     shape = value.shape
@@ -366,4 +416,5 @@ _XLA_NAMES: Final[dict[str, Callable[[Instruction], Instruction | None]]] = {
     "LuDecomposition": _lu,
     "ProductOfElementaryHouseholderReflectors": _householder_product,
     "Qr": _qr,
+    "tripont.svd": _svd,
 }

@@ -1,4 +1,4 @@
-"""Decompositions under the names that XLA has for them, which other frameworks write."""
+"""Decompositions under the names that other frameworks write for them: XLA's, and those of our own frontends."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 
-def call(target: str, results: Any, *arguments: Any) -> Any:
-    function = jax.jit(lambda *a: jax.ffi.ffi_call(target, results)(*a))
+def call(target: str, results: Any, *arguments: Any, **attributes: Any) -> Any:
+    function = jax.jit(lambda *a: jax.ffi.ffi_call(target, results)(*a, **attributes))
     return jax.tree.map(np.asarray, function(*arguments))
 
 
@@ -44,3 +45,59 @@ def test_lu(xpu: Any) -> None:
     product = (np.tril(lu, -1) + np.eye(4, 3)) @ np.triu(lu[:, :3])
     np.testing.assert_allclose(product, np.take_along_axis(A, permutation[..., None], 1), atol=1e-5)
     assert pivots.min() >= 0
+
+
+@pytest.mark.parametrize("mode", ["A", "S", "N"])
+@pytest.mark.parametrize(("m", "n"), [(4, 3), (3, 4), (3, 3)])
+def test_svd(xpu: Any, m: int, n: int, mode: str) -> None:
+    a = np.random.default_rng(1).standard_normal((2, m, n)).astype(np.float32)
+    k = min(m, n)
+    rows, columns = (m, n) if mode == "A" else (k, k)
+    results = (shape(2, m, rows), shape(2, k), shape(2, columns, n))
+    with jax.default_device(xpu):
+        u, s, vh = call("tripont.svd", results, a, mode=mode)
+        *_, nan = call("tripont.svd", results, a * np.nan, mode=mode)
+    np.testing.assert_allclose(s, np.linalg.svd(a, compute_uv=False), atol=1e-5)
+    assert np.isnan(nan).all()
+    if mode != "N":
+        np.testing.assert_allclose((u[..., :k] * s[:, None]) @ vh[:, :k], a, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("results", "attributes"),
+    [
+        ((shape(4, 4), shape(3), shape(3, 3)), {}),
+        ((shape(4, 4), shape(3), shape(3, 3)), {"mode": "B"}),
+        ((shape(4, 4), shape(3), shape(3, 3)), {"mode": "S"}),
+        ((shape(4, 4), shape(3)), {"mode": "A"}),
+        ((shape(4, 4), shape(3), shape(3, 3, dtype=jnp.complex64)), {"mode": "A"}),
+    ],
+)
+def test_svd_of_other_results(xpu: Any, results: Any, attributes: dict[str, str]) -> None:
+    with jax.default_device(xpu), pytest.raises(jax.errors.JaxRuntimeError, match=r"tripont\.svd"):
+        call("tripont.svd", results, A[0], **attributes)
+
+
+def test_fft(xpu: Any) -> None:
+    given = {"fft_type": "RFFT", "fft_length": np.array([4, 3])}
+    with jax.default_device(xpu):
+        got = call("tripont.fft", shape(2, 4, 2, dtype=jnp.complex64), A, **given)
+    np.testing.assert_allclose(got, np.fft.rfftn(A, axes=(1, 2)), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {},
+        {"fft_type": "RFFT"},
+        {"fft_type": "RFFT", "fft_length": 3},
+        {"fft_type": "RFFT", "fft_length": np.array([5])},
+        {"fft_type": "RFFT", "fft_length": np.array([2, 4, 3, 1])},
+        {"fft_type": "SINE", "fft_length": np.array([3])},
+        {"fft_type": "RFFT", "fft_length": np.array([-3])},
+    ],
+)
+def test_fft_of_other_attributes(xpu: Any, attributes: dict[str, Any]) -> None:
+    result = shape(2, 4, 2, dtype=jnp.complex64)
+    with jax.default_device(xpu), pytest.raises(jax.errors.JaxRuntimeError, match="fft"):
+        call("tripont.fft", result, A, **attributes)

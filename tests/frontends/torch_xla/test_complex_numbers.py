@@ -40,6 +40,7 @@ CASES = {
     "inverse": lambda z: torch.linalg.inv(z[:, :3]),
     "singular values": torch.linalg.svdvals,
     "spectrogram": spectrogram,
+    "parts in another order": lambda z: torch.view_as_real(z).transpose(0, 1).contiguous(),
     "power": lambda z: torch.fft.rfft(z.real).abs().pow(2).sum(),
 }
 

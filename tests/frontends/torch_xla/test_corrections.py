@@ -39,6 +39,9 @@ CASES = {
     "diagonals of other dimensions": lambda x: (
         x.diagonal(2, 0, 2) + x.diagonal(-1, 2, 1)[..., :1, :4].sum()
     ),
+    "diagonals of slices": lambda x: (
+        x[:, 1:].diagonal(1, 0, 1) + x.mT[:, :, 2:5].diagonal(-1, 2, 3)[:1, :3].sum()
+    ),
     "slogdet": lambda x: torch.linalg.slogdet(square(x))[1],
     "logdet": lambda x: torch.logdet(square(x) @ square(x).T),
 }
@@ -347,3 +350,12 @@ def test_an_evaluated_batch_norm_keeps_its_dtype():
     assert result.dtype == torch.bfloat16
     result.sum().backward()
     assert x.grad.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (2, 3, 3), (2, 2, 3, 3)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
+def test_what_inv_ex_tells_of_each_matrix(shape, dtype) -> None:
+    a = torch.eye(3, dtype=dtype).expand(shape).clone()
+    inverse, info = torch.linalg.inv_ex(a.to("xla"))
+    assert torch.equal(inverse.cpu(), a)
+    assert torch.equal(info.cpu(), torch.linalg.inv_ex(a).info)
