@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, Final
 
-from . import complex_numbers, singular_values
+from . import complex_numbers, decomposed, singular_values
 
 # Operations whose decomposition is PyTorch's own (torch._decomp).
 _DECOMPOSED: Final = (
@@ -72,6 +72,8 @@ def install() -> None:
         warnings.simplefilter("ignore")
         for name, kernel in corrections.items():
             _libraries["XLA"].impl(_operation(name), kernel)
+        for name, decomposition in decomposed.decompositions(decomposition_table).items():
+            _libraries["AutogradXLA"].impl(_operation(name), decomposition)
         for key, beside in _BESIDE.items():
             for name, correction in beside.items():
                 kernel = _beside(name, key, correction)

@@ -1,0 +1,93 @@
+"""Operations that torch_xla computes on the CPU, in terms of others that it records.
+
+For an operation that it has no translation of, torch_xla computes what is recorded, reads the operands back, and sends
+the result to the device: in each step of a loop, forward and backward. PyTorch's decompositions, or a few lines here,
+stand above PyTorch's treatment of views and gradients, for they take views, and some of their gradients have no
+decomposition. Tensors of inference mode are not seen there, and go to the CPU as before.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+# Those of which PyTorch's decomposition is taken (torch._decomp).
+_OF_PYTORCH: Final = (
+    "_upsample_nearest_exact1d.default",
+    "_upsample_nearest_exact2d.default",
+    "addmv.default",
+    "addr.default",
+    "aminmax.default",
+    "bucketize.Tensor",
+    "col2im.default",
+    "dist.default",
+    "grid_sampler_2d.default",
+    "heaviside.default",
+    "huber_loss.default",
+    "im2col.default",
+    "isneginf.default",
+    "isposinf.default",
+    "linalg_cross.default",
+    "logaddexp.default",
+    "multi_margin_loss.default",
+    "renorm.default",
+    "soft_margin_loss.default",
+    "upsample_bicubic2d.default",
+    "upsample_linear1d.default",
+)
+
+
+def decompositions(table: Mapping[Any, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
+    """By the names of operations and overloads; ``table`` has PyTorch's, by operation."""
+    import torch
+
+    found: dict[str, Callable[..., Any]] = dict(_OURS)
+    for name in _OF_PYTORCH:
+        operation, overload = name.split(".")
+        found[name] = table[getattr(getattr(torch.ops.aten, operation), overload)]
+    return found
+
+
+def _exp2(x: Any) -> Any:
+    import torch
+
+    return torch.pow(2.0, x)
+
+
+def _fmax(x: Any, y: Any) -> Any:
+    """The larger one, and the other one beside a NaN."""
+    return _chosen("ge", x, y)
+
+
+def _fmin(x: Any, y: Any) -> Any:
+    return _chosen("le", x, y)
+
+
+def _chosen(comparison: str, x: Any, y: Any) -> Any:
+    """``x`` where it compares so with ``y`` or that is NaN, else ``y``."""
+    import torch
+
+    dtype = torch.result_type(x, y)
+    x, y = x.to(dtype), y.to(dtype)
+    first = getattr(torch, comparison)(x, y)
+    return torch.where(first | y.isnan() if dtype.is_floating_point else first, x, y)
+
+
+def _sinc(x: Any) -> Any:
+    """sin(pi x) / (pi x), and 1 at 0, where the gradient is 0. In float32 for shorter floats."""
+    import torch
+
+    dtype = torch.result_type(x, 1.0)
+    wide = x.to(torch.promote_types(dtype, torch.float32))
+    zero = wide == 0
+    scaled = torch.where(zero, 1, wide) * math.pi
+    return torch.where(zero, 1, scaled.sin() / scaled).to(dtype)
+
+
+_OURS: Final[dict[str, Callable[..., Any]]] = {
+    "exp2.default": _exp2,
+    "fmax.default": _fmax,
+    "fmin.default": _fmin,
+    "sinc.default": _sinc,
+}
