@@ -26,6 +26,30 @@ def _of_complex(correction: Callable[..., Any]) -> Callable[..., Any]:
     return operation
 
 
+def from_parts(real: Any, imag: Any) -> Any:
+    """``complex``, which torch_xla computes on the CPU, of two floating-point tensors of one dtype."""
+    import torch
+
+    if real.dtype != imag.dtype or real.dtype not in (torch.float32, torch.float64):
+        raise RuntimeError(
+            "torch.complex takes two tensors of one dtype, float32 or float64, and got "
+            f"{real.dtype} and {imag.dtype}"
+        )
+    shape = torch.broadcast_shapes(real.shape, imag.shape)  # type: ignore[no-untyped-call]
+    parts = [torch.expand_copy(part, shape) for part in (real, imag)]
+    return torch.view_as_complex_copy(torch.stack(parts, -1))
+
+
+def polar(absolute: Any, angle: Any) -> Any:
+    """``polar``, which torch_xla computes on the CPU."""
+    return from_parts(absolute * angle.cos(), absolute * angle.sin())
+
+
+def conjugate(x: Any) -> Any:
+    """``conj_physical``, which torch_xla computes on the CPU."""
+    return from_parts(_real(x), -_imag(x)) if x.is_complex() else x
+
+
 def _real(x: Any) -> Any:
     return _part(x, 0)
 
@@ -84,9 +108,7 @@ def _division_by_numbers() -> Any:
 
 def _parts(function: Callable[[Any], Any], x: Any) -> Any:
     """``function`` of the real and of the imaginary part, as a complex number."""
-    import torch
-
-    return torch.complex(function(_real(x)), function(_imag(x)))
+    return from_parts(function(_real(x)), function(_imag(x)))
 
 
 def _mean(x: Any, *rest: Any, dtype: Any = None, **options: Any) -> Any:
@@ -124,11 +146,11 @@ def _isnan(x: Any) -> Any:
 
 
 def _tanh_backward(gradient: Any, y: Any) -> Any:
-    return gradient * (1 - y * y).conj_physical()
+    return gradient * conjugate(1 - y * y)
 
 
 def _sigmoid_backward(gradient: Any, y: Any) -> Any:
-    return gradient * (y * (1 - y)).conj_physical()
+    return gradient * conjugate(y * (1 - y))
 
 
 def _einsum(kernel: Kernel, equation: str, operands: Any, **options: Any) -> Any:

@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, Final
 
-from . import complex_numbers, decomposed, singular_values
+from . import complex_numbers, decomposed, linear_algebra, singular_values
 
 # Operations whose decomposition is PyTorch's own (torch._decomp).
 _DECOMPOSED: Final = (
@@ -56,7 +56,7 @@ def install() -> None:
     corrections: dict[str, Callable[..., Any]] = {
         "__rshift__.Scalar": torch.bitwise_right_shift,
         "__rshift__.Tensor": torch.bitwise_right_shift,
-        "_linalg_slogdet.default": _slogdet,
+        "_linalg_slogdet.default": linear_algebra.log_determinant,
         "_linalg_svd.default": singular_values.svd,
         "clamp_max.default": lambda x, bound: x.clamp(max=bound),
         "clamp_min.default": lambda x, bound: x.clamp(min=bound),
@@ -92,13 +92,6 @@ def _norm(x: Any, p: Any = 2, dim: Any = None, keepdim: Any = False, dtype: Any 
     import torch
 
     return torch.linalg.vector_norm(x, 2 if p is None else p, dim or None, keepdim, dtype=dtype)
-
-
-def _slogdet(x: Any) -> Any:
-    """``linalg.slogdet`` on the CPU, with the factors that the gradient is made of."""
-    import torch
-
-    return tuple(t.to(x.device) for t in torch.ops.aten._linalg_slogdet(x.cpu()))
 
 
 def _inv_ex(kernel: Any, x: Any, *, check_errors: bool = False) -> tuple[Any, Any]:

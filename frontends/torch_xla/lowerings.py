@@ -11,11 +11,30 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from . import fourier, grouped_products
+from . import complex_numbers, fourier, grouped_products, linear_algebra
 
 # Comparisons of each element with each of the others are made up to this number of others; with more of them, sorting
 # on the CPU, as PyTorch does it, is the faster way.
 _MOST_COMPARED: Final = 256
+# What other files here translate.
+_OTHERS: Final = {
+    "_cholesky_solve_helper": linear_algebra.cholesky_solve,
+    "_conj_physical": complex_numbers.conjugate,
+    "_fft_c2c": fourier.c2c,
+    "_fft_c2r": fourier.c2r,
+    "_fft_r2c": fourier.r2c,
+    "_grouped_mm": grouped_products.grouped_mm,
+    "_linalg_det": linear_algebra.determinant,
+    "cholesky_inverse": linear_algebra.cholesky_inverse,
+    "complex": complex_numbers.from_parts,
+    "conj_physical": complex_numbers.conjugate,
+    "geqrf": linear_algebra.geqrf,
+    "linalg_householder_product": linear_algebra.householder_product,
+    "linalg_lu_solve": linear_algebra.lu_solve,
+    "linalg_qr": linear_algebra.qr,
+    "linalg_solve_triangular": linear_algebra.solve_triangular,
+    "polar": complex_numbers.polar,
+}
 # Held, for what it registers goes with it.
 _kernels: Any = None
 
@@ -31,10 +50,8 @@ def install() -> None:
     for overload in ("Tensor_Tensor", "Tensor_Scalar", "Scalar_Tensor"):
         _kernels.impl(f"isin.{overload}", _isin)
     _kernels.impl("histc", _histc)
-    _kernels.impl("_grouped_mm", grouped_products.grouped_mm)
-    _kernels.impl("_fft_c2c", fourier.c2c)
-    _kernels.impl("_fft_r2c", fourier.r2c)
-    _kernels.impl("_fft_c2r", fourier.c2r)
+    for name, kernel in _OTHERS.items():
+        _kernels.impl(name, kernel)
 
 
 def _isin(
