@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import re
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,9 +46,19 @@ def _lists(text: str) -> dict[str, Any]:
     return {name: json.loads(written) for name, written in _DIMENSIONS.findall(text)}
 
 
+def _integers(
+    block: BlockReader, operation: Any, name: str, config: dict[str, Any]
+) -> tuple[int, ...]:
+    values = config.get(name, ())
+    try:
+        return tuple(operator.index(d) for d in values)
+    except TypeError as error:
+        raise block.invalid(operation, f"{name} is not an array of integers") from error
+
+
 def _emit(block: BlockReader, operation: Any, config: dict[str, Any]) -> Results:
     operands = block.operands(operation)
-    lists = [tuple(int(d) for d in config.get(name, ())) for name in (*_NUMBERS, _RAGGED, _GROUPS)]
+    lists = [_integers(block, operation, name, config) for name in (*_NUMBERS, _RAGGED, _GROUPS)]
     *dimensions, ragged, groups = lists
     numbers = DotDimensionNumbers(*dimensions)
     if len(operands) != 3:

@@ -1,7 +1,6 @@
 """Rewrite rules for arithmetic: opcode -> functions that give something simpler, or None.
 
-Every rule keeps the value of every element, bit for bit, except that x + 0 drops the sign of a zero
-(as XLA does) and that NaN payloads may change.
+Every rule keeps the value of every element, bit for bit, the signs of zeros too; only NaN payloads may change.
 """
 
 from __future__ import annotations
@@ -28,21 +27,42 @@ Rule = Callable[[Instruction], Instruction | None]
 
 
 def add_zero(i: Instruction) -> Instruction | None:
-    """x + 0 = x."""
-    a, b = i.operands
+    """x + 0 = x, of floats where the zero is negative or x is not: -0 + 0 is 0."""
     if i.dtype.kind == "pred":
         return None
-    if is_constant(b, 0):
-        return a
-    return b if is_constant(a, 0) else None
+    for x, y in (i.operands, i.operands[::-1]):
+        if is_constant(y, 0) and (_has_sign(y, negative=True) or _is_no_negative_zero(x)):
+            return x
+    return None
+
+
+def _has_sign(zero: Instruction, *, negative: bool) -> bool:
+    """Whether the constant, in both parts of a complex number, has this sign; integers have either."""
+    if zero.dtype.is_integer:
+        return True
+    value = constant_value(zero)
+    parts = (np.real(value), np.imag(value)) if zero.dtype.is_complex else (value,)
+    return all(bool(np.signbit(part)) is negative for part in parts)
+
+
+def _is_no_negative_zero(x: Instruction) -> bool:
+    """Whether no element of ``x`` can be -0.0, by what ``x`` plainly is."""
+    if x.opcode == "convert":
+        return x.operands[0].dtype.is_integer or x.operands[0].dtype.kind == "pred"
+    if not x.dtype.is_float:
+        return False
+    if x.opcode in ("add", "subtract"):  # of a number that is not 0: equal ones cancel to 0
+        values = [constant_value(operand) for operand in x.operands]
+        return any(value is not None and bool(value != 0) for value in values)
+    return x.opcode in ("abs", "exponential", "iota")
 
 
 def subtract_zero(i: Instruction) -> Instruction | None:
-    """x - 0 = x; x - x = 0 for integers (a float could be NaN); 0 - x = -x for integers (a float's
-    zero has a sign).
+    """x - 0 = x, of floats where the zero is not negative or x is not; x - x = 0 for integers (a float could be NaN);
+    0 - x = -x for integers (a float's zero has a sign).
     """
     a, b = i.operands
-    if is_constant(b, 0):
+    if is_constant(b, 0) and (_has_sign(b, negative=False) or _is_no_negative_zero(a)):
         return a
     if i.dtype.is_integer and a is b:
         return splat_value(0, i)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 from tripont.core.compiler.compile import compile_module
@@ -224,13 +222,25 @@ def test_blocks(rows: int, groups: int, block: int) -> None:
 def test_calls_that_are_wrong(lists, sizes: str, says: str) -> None:
     """As PyTorch/XLA writes them, which nobody has checked before."""
     names = ("lhs_contracting", "rhs_contracting", "lhs_ragged", "rhs_group")
-    config = {f"{name}_dimensions": list_ for name, list_ in zip(names, lists, strict=True)}
-    written = json.dumps(config).replace('"', "\\22")
+    written = ", ".join(
+        f"{name}_dimensions = array<i64{': ' * bool(list_)}{', '.join(map(str, list_))}>"
+        for name, list_ in zip(names, lists, strict=True)
+    )
+    with pytest.raises(CompileError, match=says):
+        ways.load(call_of(written, sizes), device.OPTIONS)
+
+
+@pytest.mark.parametrize("written", ['"1"', "1.5 : f32", '["x"]', "{a = 1 : i64}"])
+def test_dimensions_that_are_no_integers(written: str) -> None:
+    with pytest.raises(CompileError, match="lhs_contracting_dimensions"):
+        ways.load(call_of(f"lhs_contracting_dimensions = {written}", "3"), device.OPTIONS)
+
+
+def call_of(attributes: str, sizes: str) -> str:
+    target = f"tripont.ragged_dot$attributes{{{attributes}}}".replace('"', "\\22")
     types = f"tensor<6x4xf32>, %b: tensor<3x4x5xf32>, %c: tensor<{sizes}xi32>"
-    text = f"""func.func @main(%a: {types}) -> tensor<6x5xf32> {{
-      %r = stablehlo.custom_call @tripont.ragged_dot(%a, %b, %c) {{backend_config = "{written}"}}
+    return f"""func.func @main(%a: {types}) -> tensor<6x5xf32> {{
+      %r = stablehlo.custom_call @"{target}"(%a, %b, %c)
         : ({types.replace("%b: ", "").replace("%c: ", "")}) -> tensor<6x5xf32>
       return %r : tensor<6x5xf32>
     }}"""
-    with pytest.raises(CompileError, match=says):
-        ways.load(text, device.OPTIONS)

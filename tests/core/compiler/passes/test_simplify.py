@@ -88,7 +88,16 @@ def counted(size, value, direction, dtype=S32):
 
 
 CASES: dict[str, tuple[Instruction, Make, list[str]]] = {
-    "x + 0": (X(4), lambda x: op("add", x, number(0, 4)), []),
+    "x + -0": (X(4), lambda x: op("add", x, number(-0.0, 4)), []),
+    "x + 0, whose negative zeros become zeros": (X(4), lambda x: op("add", number(0, 4), x), ["broadcast", "add"]),
+    "x + 0 of what is no negative zero": (
+        X(4),
+        lambda x: op("add", op("subtract", op("add", op("abs", x), number(0, 4)), number(1, 4)), number(0, 4)),
+        ["abs", "broadcast", "subtract"],
+    ),
+    "x + 0 of integers": (X(4, dtype=S32), lambda x: op("add", x, number(0, 4, dtype=S32)), []),
+    "x - 0": (X(4), lambda x: op("subtract", x, number(0, 4)), []),
+    "x - -0": (X(4), lambda x: op("subtract", x, number(-0.0, 4)), ["broadcast", "subtract"]),
     "dot of batches": (
         X(4, 3),
         lambda x: op(
@@ -205,8 +214,6 @@ CASES: dict[str, tuple[Instruction, Make, list[str]]] = {
         ["iota", "broadcast", "compare", "and"],
     ),
     "gather of many columns": (X(5, 3), lambda x: gather_columns(x, [0, 1, 2, 1, 0]), ["gather"]),
-    "0 + x": (X(4), lambda x: op("add", number(0, 4), x), []),
-    "x - 0": (X(4), lambda x: op("subtract", x, number(0, 4)), []),
     "i - i": (X(4, dtype=S32), lambda x: op("subtract", x, x), ["broadcast"]),
     "x * 1": (X(4), lambda x: op("multiply", x, number(1, 4)), []),
     "x * -1": (X(4), lambda x: op("multiply", x, number(-1, 4)), ["negate"]),
@@ -315,7 +322,12 @@ CASES: dict[str, tuple[Instruction, Make, list[str]]] = {
     "cropping": (X(5), lambda x: pad(x, number(1), (-1,), (-1,)), ["slice"]),
     "one piece": (X(5), lambda x: concatenate(0, x), []),
     "nested concatenation": (X(5), lambda x: concatenate(0, concatenate(0, x, x), x), ["concatenate"]),
-    "reduce size 1": (X(4, 1), lambda x: reduce(x, (1,)), ["reshape"]),
+    "reduce size 1": (X(4, 1), lambda x: reduce(op("abs", x), (1,)), ["abs", "reshape"]),
+    "reduce size 1, with negative zeros": (
+        X(4, 1),
+        lambda x: reduce(x, (1,)),
+        ["broadcast", "add", "reshape"],
+    ),
     "reduce of transpose": (X(4, 6), lambda x: reduce(transpose(x, 1, 0), (0,)), ["reduce"]),
     "reduce of reduce": (X(4, 6, 3), lambda x: reduce(reduce(x, (2,)), (0,)), ["reduce"]),
     "known dynamic slice": (
