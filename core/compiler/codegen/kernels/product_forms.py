@@ -142,7 +142,9 @@ class ProductForm:
             first, second = (left, right) if self.lhs is dtypes.U8 else (right, left)
             return b.call(self.accumulator, self.instruction, [total, first, second])
         if name == BF16_PAIRS:
-            pair = [b.cast("bitcast", v, f"<{2 * self.lanes} x bfloat>") for v in (left, right)]
+            # The last operand may be a pair in memory, repeated by the instruction: one that is used once has no other
+            # instruction then, which would take a third longer.
+            pair = [b.cast("bitcast", v, f"<{2 * self.lanes} x bfloat>") for v in (right, left)]
             return b.call(self.accumulator, self.instruction, [total, *pair])
         if "vpdpwssd" in self.instruction:
             return b.call(self.accumulator, self.instruction, [total, left, right])

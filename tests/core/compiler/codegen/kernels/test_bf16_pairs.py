@@ -55,7 +55,7 @@ def test_products(result: dtypes.DType) -> None:
         (40, 90, 131, (False, False), 0, True),
         (300, 257, 2050, (False, False), 0, False),
         (600, 100, 300, (False, False), 0, True),
-        (60, 301, 517, (False, True), 0, True),
+        (80, 301, 517, (False, True), 0, True),
         (70, 90, 300, (True, False), 0, False),
         (50, 70, 69, (True, True), 3, True),
         (12, 300, 520, (False, False), 2, False),
@@ -96,6 +96,18 @@ def test_sums_are_rounded_by_the_instruction_if_none_is_subnormal(
     wanted = (sums[F32] * np.float32(0.5)).astype(BF16.numpy) if scaled else sums[BF16]
     np.testing.assert_array_equal(got, wanted)
     np.testing.assert_array_equal(sums[BF16], sums[F32].astype(BF16.numpy))
+
+
+def test_pairs_that_are_used_once_are_repeated_by_the_instruction() -> None:
+    """A result of one vector of columns: an instruction of its own for each pair would take a third longer."""
+    target = for_cpu(CPU, False)
+    root = optimised(product((BF16, BF16), F32, 500, 16, 512)).entry.root
+    code = target.module()
+    emit_kernel(code, target, root, "product")
+    assembly = target.compile(code, dump=True).assembly
+    products = [line for line in assembly.splitlines() if "vdpbf16ps" in line]
+    assert products
+    assert all("{1to16}" in line for line in products)
 
 
 @runs_here
