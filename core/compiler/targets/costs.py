@@ -290,6 +290,16 @@ class Products:
         int, "rows", "up to which, with many columns, a library's copy of rhs costs most"
     ]
     flat_columns: Annotated[int, "columns", "that are many beside those rows"]
+    swapped_rows: Annotated[
+        int, "rows", "up to which a rhs of [n, k] is multiplied by lhs, rather than turned"
+    ]
+    swapped_sides: Annotated[
+        int, "times", "the rows of such a product: its columns, and its terms, at least"
+    ]
+    swapped_vectors: Annotated[
+        float, "times", "its rows, which its vectors take at most, but for a rhs beyond the caches"
+    ]
+    swapped_library: Annotated[float, "times", "the same of one that a library has, for any rhs"]
     direct: Annotated[int, "bytes", "of a rhs that is read as fast where it lies as from panels"]
     copied_rows: Annotated[
         int, "rows", "up to which units of work copy the parts of rhs that they read"

@@ -183,7 +183,9 @@ class PackedDot(tiles.Places):
     def split(self) -> None:
         """Choose the block of tiles that is a unit of work, and the pieces in which sums are done."""
         form, costs = self.form, self.frame.target.costs
-        depth = self.panel_bytes // (self.width * form.group * form.rhs.size)
+        # Sums go through as many roundings in narrow panels as in others.
+        width = max(self.width, 2 * form.lanes) if form.name == "fma" else self.width
+        depth = self.panel_bytes // (width * form.group * form.rhs.size)
         self.pieces = 1 if self.groups <= depth * 3 // 2 else -(-self.groups // depth)
         piece = -(-self.groups // self.pieces)
         self.piece = -(-piece // self.unroll) * self.unroll

@@ -226,6 +226,8 @@ def form_of(dot: Instruction, target: Target) -> ProductForm | None:
         return form
     types = (dot.operands[0].dtype, dot.operands[1].dtype, dot.dtype)
     _, m, n, k = sizes_of(dot)
+    if swaps(dot, form, target) and product_costs.prefers_swapped(form, m, target):
+        return form
     if form.name == product_forms.BF16_PAIRS:
         lies = _turned(dot) == (False, False)
         return form if product_costs.prefers_pairs(m, n, k, lies, target) else None
@@ -240,6 +242,21 @@ def _turned(dot: Instruction) -> tuple[bool, bool]:
         return True, True
     lhs, rhs = operands
     return lhs.contracting[0].stride != 1, rhs.free[0].stride != 1
+
+
+def swaps(dot: Instruction, form: ProductForm, target: Target) -> bool:
+    """Whether ``dot``, if it is generated, has few rows and a rhs of [n, k] that is not turned (:mod:`.swapped`)."""
+    batch, m, n, k = sizes_of(dot)
+    if batch != 1 or not product_costs.is_swapped(form, m, n, k, target):
+        return False
+    return _turned(dot) == (False, True) and not is_computed(dot.operands[1], target)
+
+
+def is_computed(right: Instruction, target: Target) -> bool:
+    """Whether a rhs is computed while it is packed, by more than one conversion."""
+    while right.opcode in ("reshape", "transpose", "convert"):
+        right = right.operands[0]
+    return Weights(right.dims, target.costs).matrix(right) is not None
 
 
 def _is_dequantised(dot: Instruction, target: Target) -> bool:

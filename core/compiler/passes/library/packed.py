@@ -19,6 +19,7 @@ from ...ir.dtypes import DType
 from ...ir.hlo import Computation, Instruction, Shape, constant, strides_of
 from ...ir.moves import transpose
 from ...ir.patterns import convert, reshape
+from .swapped import swapped, turned_back
 from .weights import Weights
 
 if TYPE_CHECKING:
@@ -45,12 +46,24 @@ def generate_product(
     """
     if call.opcode != "library-call" or "lanes" not in call.attributes["config"]:
         return None
+    other = swapped(call, _form(call, target), target, kept)
+    gemm = other or call
+    product = packed_product(gemm, _form(gemm, target), target, fusions, kept)
+    if product is None:
+        raise _no_kernel(call)
+    return product if other is None else turned_back(product, call)
+
+
+def _form(call: Instruction, target: Target) -> ProductForm:
     lhs, rhs = call.operands[:2]
     form = product_forms.choose_dot(target, lhs.dtype, rhs.dtype, call.dtype)
-    generated = packed_product(call, form, target, fusions, kept) if form is not None else None
-    if generated is None:
-        raise errors.of_instruction("INTERNAL", "no kernel for this product", call)
-    return generated
+    if form is None:
+        raise _no_kernel(call)
+    return form
+
+
+def _no_kernel(call: Instruction) -> Exception:
+    return errors.of_instruction("INTERNAL", "no kernel for this product", call)
 
 
 def packed_product(

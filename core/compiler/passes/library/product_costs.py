@@ -26,7 +26,9 @@ f32              two vectors of columns or more  the "dot" kernel below, oneDNN 
                  operands of 7.5 MB or more;
                  Zen 4: all others whose rhs
                  is not [n, k] (nor is that of
-                 products of few rows there);
+                 products of few rows there),
+                 and few rows that nearly fill
+                 vectors by [n, k];
                  of any size where there is no
                  oneDNN
 bf16             from 64^3 on (Zen: up to        the "dot" kernel below, oneDNN above on Zen
@@ -34,7 +36,8 @@ bf16             from 64^3 on (Zen: up to        the "dot" kernel below, oneDNN 
                  or more, an even number, that
                  lie as [m, k] and [k, n] and
                  whose columns nearly fill
-                 vectors)
+                 vectors; Zen 4: few rows as
+                 for f32)
 f16, 8 bits      from 64^3 on                   the "dot" kernel
 ===============  =============================  ==================================================================
 
@@ -95,6 +98,26 @@ def prefers_pairs(m: int, n: int, k: int, lies: bool, target: Target) -> bool:
         return True
     full = -(-n // lanes) * lanes <= costs.pairs_columns * n
     return lies and full and k >= costs.pairs_terms and k % 2 == 0
+
+
+def is_swapped(form: ProductForm, m: int, n: int, k: int, target: Target) -> bool:
+    """Whether an [m, k] by [n, k] product is computed as the transpose of [n, k] by [m, k] (:mod:`.swapped`)."""
+    costs = target.costs.products
+    if form.is_matrix or m > costs.swapped_rows:
+        return False
+    if max(m, form.lanes) * costs.swapped_sides > min(n, k):
+        return False  # turning lhs and the result takes as long
+    far = n * k * form.lhs.size > target.costs.memory.second
+    return far or _is_full(m, form.lanes, costs.swapped_vectors)
+
+
+def prefers_swapped(form: ProductForm, m: int, target: Target) -> bool:
+    """Whether such a product of ``m`` rows is faster than a library's, which turns [n, k] faster than we do."""
+    return _is_full(m, form.lanes, target.costs.products.swapped_library)
+
+
+def _is_full(m: int, lanes: int, most: float) -> bool:
+    return -(-m // lanes) * lanes <= most * m
 
 
 def prefers_generated(

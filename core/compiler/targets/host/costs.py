@@ -214,6 +214,10 @@ _HOST: Final = Costs(
         turns_f32=True,
         flat_rows=128,
         flat_columns=1024,
+        swapped_rows=0,  # no product
+        swapped_sides=4,
+        swapped_vectors=1.35,
+        swapped_library=1.15,
         direct=1 << 19,
         copied_rows=128,
         copied_rhs=0,
@@ -374,6 +378,7 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
             far_f32=0,
             far_side=1,
             turns_f32=False,
+            swapped_rows=256,
         )
         convolutions = replace(convolutions, generates_minor=True, generates_special_gradients=True)
     # A step of two choices and a subtraction (inventory_loop of benchmarks.rivals) takes 3.0 ns with masks on Zen 4,

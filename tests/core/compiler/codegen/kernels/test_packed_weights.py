@@ -74,7 +74,7 @@ def test_dequantised(transposed: bool, cpu: str) -> None:
 @of_products((F32, F32, F32), (F64, F64, F64), (BF16, BF16, BF16))
 def test_matrices_are_turned_in_registers(types: tuple[DType, DType, DType], cpu: str) -> None:
     """[n, k], with a rest of k and of n behind the last square."""
-    for m, n, k in ((60, 301, 517), (64, 128, 2048)):
+    for m, n, k in ((80, 301, 517), (64, 128, 2048)):
         made = product(types[:2], types[2], m, n, k, (False, True))
         after = optimised(made, made.operands, cpu)
         assert kinds(after) == ["pack", "packed-dot"]
