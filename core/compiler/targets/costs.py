@@ -325,6 +325,9 @@ class Products:
         int, "multiply-adds", "up to which such a product takes less than a library's call"
     ]
     pairs_terms: Annotated[int, "terms", "from which on a larger one is as fast as a library's"]
+    pairs_matrix: Annotated[
+        int, "bytes", "of a rhs, larger than which reading it decides the time of few rows"
+    ]
     pairs_columns: Annotated[
         float, "times", "the columns of its result, which the vectors of a larger one have at most"
     ]

@@ -213,8 +213,35 @@ def streamed_sides(dot: Instruction, target: Target) -> tuple[int, int] | None:
     for rows, matrix, few, many in ((0, 1, m, n), (1, 0, n, m)):
         large = dot.operands[matrix].shape.bytes >= target.costs.memory.streamed  # type: ignore[union-attr]
         if few <= target.costs.products.few_rows < many and large and k > 1:
-            return rows, matrix
+            return None if rows == 0 and _multiplies_faster(dot, target) else (rows, matrix)
     return None
+
+
+def _multiplies_faster(dot: Instruction, target: Target) -> bool:
+    """Whether multiplying the few rows of ``dot`` in tiles is faster than reading its rhs once: rows that fill a vector
+    by [n, k], which is not turned, and pairs of bf16.
+    """
+    lhs, rhs = (o.dtype for o in dot.operands)
+    form = product_forms.choose_dot(target, lhs, rhs, accumulator(dot.dtype))
+    _, m, n, k = sizes_of(dot)
+    if (
+        form is None
+        or (lhs, rhs) != (form.lhs, form.rhs)
+        or not product_costs.multiplies_few_rows(form, m, n, k, target)
+        or not product_costs.is_large_enough(form, (lhs, rhs), 1, m, n, k, target)
+        or is_computed(dot.operands[1], target)
+        or _is_converted(dot.operands[1])
+    ):
+        return False
+    if form.name == product_forms.BF16_PAIRS:
+        return _turned(dot) == (False, False)
+    return swaps(dot, form, target)
+
+
+def _is_converted(right: Instruction) -> bool:
+    while right.opcode in ("reshape", "transpose"):
+        right = right.operands[0]
+    return right.opcode == "convert"
 
 
 def form_of(dot: Instruction, target: Target) -> ProductForm | None:

@@ -50,7 +50,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...codegen.kernels.product_forms import ProductForm
+from ...codegen.kernels.product_forms import BF16_PAIRS, ProductForm
 from ...ir import dtypes
 from ...ir.dtypes import DType
 from .onednn import DOT, row
@@ -93,11 +93,14 @@ def prefers_pairs(m: int, n: int, k: int, lies: bool, target: Target) -> bool:
     """
     if row(DOT, (dtypes.BF16, dtypes.BF16, dtypes.F32), target) is None:
         return True
-    costs, lanes = target.costs.products, target.lanes(dtypes.F32)
-    if m * n * k <= costs.pairs_small:
-        return True
-    full = -(-n // lanes) * lanes <= costs.pairs_columns * n
-    return lies and full and k >= costs.pairs_terms and k % 2 == 0
+    return m * n * k <= target.costs.products.pairs_small or (lies and _are_whole(n, k, target))
+
+
+def _are_whole(n: int, k: int, target: Target) -> bool:
+    """Whether the pairs of a [k, n] matrix are many and whole, and its columns nearly fill vectors."""
+    costs = target.costs.products
+    full = _is_full(n, target.lanes(dtypes.F32), costs.pairs_columns)
+    return full and k >= costs.pairs_terms and k % 2 == 0
 
 
 def is_swapped(form: ProductForm, m: int, n: int, k: int, target: Target) -> bool:
@@ -114,6 +117,16 @@ def is_swapped(form: ProductForm, m: int, n: int, k: int, target: Target) -> boo
 def prefers_swapped(form: ProductForm, m: int, target: Target) -> bool:
     """Whether such a product of ``m`` rows is faster than a library's, which turns [n, k] faster than we do."""
     return _is_full(m, form.lanes, target.costs.products.swapped_library)
+
+
+def multiplies_few_rows(form: ProductForm, m: int, n: int, k: int, target: Target) -> bool:
+    """Whether so few rows that reading their matrix mostly decides the time are multiplied in tiles: pairs of bf16 by
+    a matrix in a cache, or rows that nearly fill a vector if they are swapped.
+    """
+    if form.name == BF16_PAIRS:
+        near = n * k * form.rhs.size <= target.costs.products.pairs_matrix
+        return near and _are_whole(n, k, target)
+    return is_swapped(form, m, n, k, target) and prefers_swapped(form, m, target)
 
 
 def _is_full(m: int, lanes: int, most: float) -> bool:

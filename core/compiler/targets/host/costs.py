@@ -229,6 +229,7 @@ _HOST: Final = Costs(
         pairs_bf16=False,
         pairs_small=128**3,
         pairs_terms=128,
+        pairs_matrix=0,
         pairs_columns=1.08,
     ),
     blocks=Blocks(
@@ -379,6 +380,7 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
             far_side=1,
             turns_f32=False,
             swapped_rows=256,
+            pairs_matrix=1 << 24,
         )
         convolutions = replace(convolutions, generates_minor=True, generates_special_gradients=True)
     # A step of two choices and a subtraction (inventory_loop of benchmarks.rivals) takes 3.0 ns with masks on Zen 4,

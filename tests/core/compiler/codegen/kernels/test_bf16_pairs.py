@@ -110,6 +110,43 @@ def test_pairs_that_are_used_once_are_repeated_by_the_instruction() -> None:
     assert all("{1to16}" in line for line in products)
 
 
+@pytest.mark.parametrize("onednn", [True, False])
+@pytest.mark.parametrize(
+    ("m", "n", "k", "transposed", "multiplied"),
+    [
+        (5, 512, 512, (False, False), True),
+        (8, 4096, 2048, (False, False), True),
+        (4, 512, 512, (False, False), False),
+        (8, 4112, 2048, (False, False), False),  # 16 MB and more: memory decides
+        (8, 512, 511, (False, False), False),  # half a pair
+        (8, 520, 512, (False, False), True),  # 33 vectors for 32.5
+        (8, 131, 1024, (False, False), False),  # 9 vectors for 8.2
+        (8, 512, 512, (False, True), False),
+    ],
+)
+def test_few_rows_are_multiplied_rather_than_streamed(
+    m: int, n: int, k: int, transposed: tuple[bool, bool], multiplied: bool, onednn: bool
+) -> None:
+    made = product((BF16, BF16), BF16, m, n, k, transposed)
+    assert ("packed-dot" in kinds(optimised(made, onednn))) is multiplied
+    assert "packed-dot" not in kinds(optimised(made, onednn, "cooperlake"))
+    bytes_ = hlo.parameter(1, hlo.Shape(S8, made.operands[1].dims))
+    weights = op("convert", bytes_, dtype=BF16)
+    dequantised = made.replace(operands=[made.operands[0], weights])
+    assert "packed-dot" not in kinds(optimised(dequantised, onednn))
+
+
+@runs_here
+def test_few_rows() -> None:
+    for m, n, k in ((5, 512, 512), (8, 300, 1002), (7, 4000, 258)):
+        made = product((BF16, BF16), BF16, m, n, k)
+        after = optimised(made)
+        assert kinds(after) == ["packed-dot"], (m, n, k)
+        values = [random(BF16, o.dims, i) for i, o in enumerate(made.operands)]
+        (got,) = NativeSimulation(after, CPU).run(values)
+        near(got, made, values)
+
+
 @runs_here
 def test_numbers_that_are_not_finite() -> None:
     made = product((BF16, BF16), F32, 64, 64, 66)

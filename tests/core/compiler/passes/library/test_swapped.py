@@ -188,3 +188,12 @@ def test_choice_beside_onednn_on_a_zen_4(dtype: DType) -> None:
         after = optimised(product((dtype, dtype), dtype, m, 1024, 1024, TURNED), target)
         assert ("packed-dot" in kinds(after)) is generated, m
         assert ("library-call" in kinds(after)) is not generated, m
+
+
+def test_rows_that_fill_a_vector_of_f64_are_not_streamed_on_a_zen_4() -> None:
+    for name in ("znver4", "x86-64-v4"):
+        for m, swapped in ((6, False), (7, True), (8, True)):
+            after = optimised(product((F64, F64), F64, m, 512, 512, TURNED), for_cpu(name))
+            assert ("packed-dot" in kinds(after)) is (swapped and name == "znver4")
+        after = optimised(product((F64, F64), F64, 8, 512, 512), for_cpu(name))
+        assert "packed-dot" not in kinds(after)
