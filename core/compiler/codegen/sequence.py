@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 from ..formats.artifact import Conditional, Copy, Kernel, LibraryCall, Slice, Thunk, While, walk
 from ..ir.errors import internal
 from . import llvm_ir
+from .elements.memory import SLOT_BYTES
 from .kernels.emit import EmittedKernel
 from .llvm_ir import Builder, Module, Value, i64
 
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 INLINED_LINES: Final = 120  # kernels of at most this many lines of IR become part of the function,
 # Lines of such kernels with all that is inlined into them: each level of nested loops is a function.
 INLINED_IN_ALL: Final = 600
-SLOT_BYTES: Final = 64  # memory of at most this size is copied to the stack for the function's time
 UNKNOWN_TRIPS: Final = 16  # the number of iterations to reckon with where it is not known
 
 

@@ -70,9 +70,9 @@ def less(limit):
     return fusion("loop", [i], root)
 
 
-def scaled_sum():
-    x, y = hlo.parameter(0, S(F32, (N,))), hlo.parameter(1, S(F32, (N,)))
-    half = hlo.broadcast(hlo.constant(0.5, F32), (N,))
+def scaled_sum(count=N):
+    x, y = hlo.parameter(0, S(F32, (count,))), hlo.parameter(1, S(F32, (count,)))
+    half = hlo.broadcast(hlo.constant(0.5, F32), (count,))
     return fusion("loop", [x, y], op("add", x.shape, op("multiply", x.shape, x, half), y))
 
 
@@ -93,6 +93,25 @@ def loop_thunks(p, steps, trip_count):
         Copy(p.slot(2), p.slot(4)),
     )
     return [While((condition,), body, p.slot(1, 1), trip_count)]
+
+
+def test_small_states_are_in_registers():
+    """Whatever is left of a vector: nothing that the loop computes goes through memory."""
+    for count in (3, 7, 13, 15):
+        p = Program()
+        size = 4 * count
+        body = (
+            p.kernel(scaled_sum(count), *(p.slot(n, size) for n in (2, 3, 4))),
+            Copy(p.slot(2, size), p.slot(4, size)),
+        )
+        arena = aligned((64 * 5,), np.uint8)
+        arena[...] = 0
+        floats(arena, 3)[:] = np.arange(N)
+        p.run([While((), body, p.slot(1, 1), 2)], arena)
+        expected = 1.5 * np.arange(N)
+        expected[count:] = 0
+        np.testing.assert_array_equal(floats(arena, 2), expected.astype(np.float32))
+        assert "alloca" not in p.target.optimised_ir(str(p.module))
 
 
 def test_while():
