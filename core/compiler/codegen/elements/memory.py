@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 #: Arrays of at most this size live in registers while a function runs a sequence of kernels (codegen/sequence.py).
 SLOT_BYTES: Final = 64
+# Arrays of at most this size are read and written without masks. In a loop of small kernels the next kernel reads at
+# once what one has written, and a processor that has the masked write under way lets it wait, some 20 cycles on a
+# Zen 4; a larger array takes longer than that.
+PIECES_BYTES: Final = 256
 
 
 def unit(dtype: DType) -> tuple[str, int]:
@@ -142,12 +146,10 @@ def _contiguous(g: Generator, type_: str, pointer: Value, count: int, mask: Valu
 def first_lanes(shape: hlo.Shape, mask: Value) -> int:
     """How many lanes are meant by a constant mask of the first ones, if vectors of the array go in pieces; else 0.
 
-    LLVM takes an array into registers only if no access to it has a mask, and processors that find what they read
-    among writes that are under way do so without masks alone: a masked write of a small array and a read of one of its
-    elements right behind it took 20 cycles on a Zen 4.
+    LLVM takes an array into registers only if no access to it has a mask.
     """
     lanes = mask.constant
-    if shape.bytes > SLOT_BYTES or not isinstance(lanes, tuple):
+    if shape.bytes > PIECES_BYTES or not isinstance(lanes, tuple):
         return 0
     count = int(sum(lanes))
     return count if all(lanes[:count]) else 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tripont.core.compiler.codegen.elements.memory import SLOT_BYTES
+from tripont.core.compiler.codegen.elements.memory import PIECES_BYTES
 from tripont.core.compiler.ir import dtypes, hlo
 from tripont.core.compiler.ir.dtypes import DType
 
@@ -25,8 +25,7 @@ def sum_of(dtype: DType, *dims: int) -> hlo.Instruction:
 def test_small_arrays_of_every_size(dtype: DType, cpu: str):
     """The harness looks whether anything beside the result is written."""
     target = runnable(cpu)
-    step = 1 if dtype.size > 1 else 9
-    for size in range(3, SLOT_BYTES // dtype.size + 3, step):
+    for size in (*range(3, 20), 31, 33, 41, PIECES_BYTES // dtype.size - 1, PIECES_BYTES + 1):
         x, y = np.arange(size, dtype=dtype.numpy), np.full(size, 2, dtype.numpy)
         (result,) = Kernel(sum_of(dtype, size), target).run([x, y])
         np.testing.assert_array_equal(result, x + y)
@@ -35,7 +34,7 @@ def test_small_arrays_of_every_size(dtype: DType, cpu: str):
 @pytest.mark.parametrize("cpu", CPUS)
 def test_small_arrays_are_read_and_written_without_masks(cpu: str):
     target = runnable(cpu)
-    for dtype, size in ((F32, 3), (F32, 7), (F32, 15), (F64, 3), (F64, 7)):
+    for dtype, size in ((F32, 3), (F32, 7), (F32, 15), (F64, 3), (F64, 7), (F64, 31)):
         assert ".masked." not in Kernel(sum_of(dtype, size), target).ir
-    longer = Kernel(sum_of(F32, SLOT_BYTES // 4 + 7), target).ir
+    longer = Kernel(sum_of(F32, PIECES_BYTES // 4 + 7), target).ir
     assert (".masked.store." in longer) == (cpu != "x86-64-v2")
