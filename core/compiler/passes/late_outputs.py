@@ -207,6 +207,12 @@ class _Outputs:
         """Whether the numbers of all steps are there before the loop."""
         return i.opcode in ("constant", "iota") or i in self.unchanged or self.is_input(i)
 
+    def same_in_all_steps(self, i: Instruction) -> Instruction | None:
+        """What ``i`` is outside of the loop, if it is known there and the same in all steps. A broadcast of it is one
+        instruction then, whose dimensions kernels can take together: one of numbers by step is not.
+        """
+        return self.unchanged.get(i, i) if self.is_known(i) and not self.is_input(i) else None
+
     def is_input(self, i: Instruction) -> bool:
         """A slice for each step of an array that does not change."""
         if i.opcode != "dynamic-slice" or i.operands[0] not in self.unchanged:
@@ -335,11 +341,17 @@ class _Outputs:
             return broadcast(self.unchanged.get(i, i), dims, range(1, len(dims)))
         operands = [lifted[o] for o in i.operands]
         if i.opcode == "broadcast":
-            return broadcast(operands[0], dims, (0, *(d + 1 for d in i.attributes["dimensions"])))
+            along = [d + 1 for d in i.attributes["dimensions"]]
+            once = self.same_in_all_steps(i.operands[0])
+            if once is not None:
+                return broadcast(once, dims, along)
+            return broadcast(operands[0], dims, (0, *along))
         if i.opcode in ("reshape", "bitcast"):
             return reshape(operands[0], dims)
-        # A predicate or a limit for all elements has one number in each step.
-        operands = [o if len(o.dims) == len(dims) else broadcast(o, dims, (0,)) for o in operands]
+        for n, o in enumerate(operands):
+            if len(o.dims) != len(dims):  # a predicate or a limit for all elements
+                once = self.same_in_all_steps(i.operands[n])
+                operands[n] = broadcast(o, dims, (0,)) if once is None else broadcast(once, dims)
         late = i.replace(operands=operands, shape=Shape(i.dtype, dims))
         late.name = ""
         return late

@@ -112,6 +112,27 @@ def test_few_numbers_of_vectors():
     assert "sine" in outside - inside
 
 
+@pytest.mark.parametrize("rows", [3, 9])
+def test_rows_that_leave_much_of_a_vector_empty(rows):
+    """Of 16 lanes a row of nine uses nine, and vectors of steps use all of them."""
+    module, _ = after(scan(lambda y, d: jnp.sin(jnp.log(1 + y * y))), given(rows=rows))
+    inside, outside = opcodes(module)
+    assert {"log", "sine"} <= outside - inside
+
+
+def test_a_number_for_all_steps_is_spread_at_once():
+    """Not to steps first and then to rows: dimensions between which a number changes are not taken together."""
+
+    def output(y, d):
+        return jnp.clip(jnp.log(1 + y * y), 0.25, 0.5)
+
+    module, _ = after(scan(output), given(rows=3))
+    spread = [i for i in module.entry.instructions if i.opcode == "broadcast"]
+    assert {
+        i.operands[0].dims for i in spread if i.dims == (STEPS, 1, 3) or i.dims == (STEPS, 3)
+    } == {()}
+
+
 def test_what_is_kept_already_is_read():
     module, _ = after(scan(LATE["several"]), scalars())
     (loop,) = loops(module)
