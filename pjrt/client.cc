@@ -28,14 +28,17 @@ bool IsKnownOption(std::string_view name) {
   return false;
 }
 
-// What a framework tells of the processes that run one program together.
-struct Processes {
+// What a framework tells that is not for the runtime: of the processes that run one program
+// together, and of which optimised programs it can use.
+struct FrameworkOptions {
   int64_t node_id = 0;
   int64_t num_nodes = 1;
+  bool outlines = false;
 };
 
 // The environment's options with those of PJRT_Client_Create over them.
-StatusOr<Options> ReadOptions(const PJRT_NamedValue* values, size_t count, Processes& processes) {
+StatusOr<Options> ReadOptions(const PJRT_NamedValue* values, size_t count,
+                              FrameworkOptions& framework) {
   TRIPONT_ASSIGN_OR_RETURN(Options options, Options::FromEnvironment());
   if (count > 0 && values == nullptr)
     return InvalidArgument("`create_options` is null, but `num_options` is ", count);
@@ -43,11 +46,20 @@ StatusOr<Options> ReadOptions(const PJRT_NamedValue* values, size_t count, Proce
     TRIPONT_RETURN_IF_ERROR(CheckNamedValue(values[i]));
     const std::string_view name = NameOf(values[i]);
     if (name == "node_id") {
-      TRIPONT_ASSIGN_OR_RETURN(processes.node_id, ValueAsInt64(values[i]));
+      TRIPONT_ASSIGN_OR_RETURN(framework.node_id, ValueAsInt64(values[i]));
       continue;
     }
     if (name == "num_nodes") {
-      TRIPONT_ASSIGN_OR_RETURN(processes.num_nodes, ValueAsInt64(values[i]));
+      TRIPONT_ASSIGN_OR_RETURN(framework.num_nodes, ValueAsInt64(values[i]));
+      continue;
+    }
+    if (name == "optimized_programs") {
+      const std::string value = ValueAsText(values[i]);
+      if (value != "whole" && value != "outline") {
+        return InvalidArgument("option 'optimized_programs' is '", value,
+                               "': expected 'whole' or 'outline'");
+      }
+      framework.outlines = value == "outline";
       continue;
     }
     if (name == "partition_index") continue;  // JAX's, of networks that are faster within a part
@@ -83,25 +95,26 @@ std::unique_ptr<PJRT_Device> MakeDevice(PJRT_Client* client, Device* device,
 
 // The job that this process joins; null if it is alone. `store` becomes what the caller brings for
 // it.
-StatusOr<hosts::Job*> JoinJob(const PJRT_Client_Create_Args& args, const Processes& processes,
-                              const Client& client, std::shared_ptr<hosts::KeyValueStore>& store) {
+StatusOr<hosts::Job*> JoinJob(const PJRT_Client_Create_Args& args,
+                              const FrameworkOptions& framework, const Client& client,
+                              std::shared_ptr<hosts::KeyValueStore>& store) {
   constexpr int64_t kMaxProcesses = 1 << 16;
-  if (processes.num_nodes < 1 || processes.num_nodes > kMaxProcesses || processes.node_id < 0 ||
-      processes.node_id >= processes.num_nodes) {
-    return InvalidArgument("node_id=", processes.node_id, ", num_nodes=", processes.num_nodes,
+  if (framework.num_nodes < 1 || framework.num_nodes > kMaxProcesses || framework.node_id < 0 ||
+      framework.node_id >= framework.num_nodes) {
+    return InvalidArgument("node_id=", framework.node_id, ", num_nodes=", framework.num_nodes,
                            ": expected 1 to ", kMaxProcesses, " processes, numbered from 0");
   }
-  if (processes.num_nodes == 1) return static_cast<hosts::Job*>(nullptr);
+  if (framework.num_nodes == 1) return static_cast<hosts::Job*>(nullptr);
   hosts::Job::Settings settings;
   store = MakeKeyValueStore(args);
   if (store == nullptr) {
-    return InvalidArgument("num_nodes=", processes.num_nodes,
+    return InvalidArgument("num_nodes=", framework.num_nodes,
                            ", but the caller gives no key-value store by which the processes could "
                            "find one another");
   }
   settings.store = store;
-  settings.process = static_cast<int>(processes.node_id);
-  settings.num_processes = static_cast<int>(processes.num_nodes);
+  settings.process = static_cast<int>(framework.node_id);
+  settings.num_processes = static_cast<int>(framework.num_nodes);
   settings.num_devices = static_cast<int>(client.devices().size());
   settings.device_kind = client.devices()[0]->description();
   settings.timeout_seconds = client.options().collective_timeout;
@@ -130,14 +143,15 @@ StatusOr<PJRT_Memory*> TargetMemory(const PJRT_Client* client, PJRT_Memory* memo
 }
 
 Status Client_Create(PJRT_Client_Create_Args& args) {
-  Processes processes;
+  FrameworkOptions framework;
   TRIPONT_ASSIGN_OR_RETURN(const Options options,
-                           ReadOptions(args.create_options, args.num_options, processes));
+                           ReadOptions(args.create_options, args.num_options, framework));
   auto client = std::make_unique<PJRT_Client>();
+  client->gives_outlines = framework.outlines;
   TRIPONT_ASSIGN_OR_RETURN(client->client, Client::Create(options));
   const std::span<Device* const> devices = client->client->devices();
   if (devices.empty()) return Internal("the runtime has no device");
-  TRIPONT_ASSIGN_OR_RETURN(client->job, JoinJob(args, processes, *client->client, client->store));
+  TRIPONT_ASSIGN_OR_RETURN(client->job, JoinJob(args, framework, *client->client, client->store));
   const hosts::Job* const job = client->job;
   const int num_devices = job != nullptr ? job->num_devices() : static_cast<int>(devices.size());
   const int first =

@@ -47,6 +47,8 @@ struct PJRT_Client {
   std::vector<PJRT_Device*> device_pointers;
   std::vector<PJRT_Device*> addressable_pointers;  // of this process
   std::vector<PJRT_Memory*> memory_pointers;
+  // Who asks for optimised programs gets their outlines: pjrt/optimized_program.h.
+  bool gives_outlines = false;
 
   PJRT_Client() = default;
   PJRT_Client(const PJRT_Client&) = delete;

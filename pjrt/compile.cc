@@ -105,7 +105,8 @@ Status Compile(PJRT_Compile_Args& args) {
           *client, program, Client::LoadAs::kDescription,
           topology != nullptr ? topology->compiler_options : std::map<std::string, std::string>()));
   args.executable = new PJRT_Executable{std::make_shared<const ExecutableInfo>(
-      std::move(executable), std::string(program.compile_options))};
+      std::move(executable), std::string(program.compile_options),
+      args.client != nullptr && args.client->gives_outlines)};
   return OkStatus();
 }
 

@@ -26,14 +26,7 @@ struct PJRT_DeviceAssignmentSerialized {
 namespace tripont::pjrt {
 namespace {
 
-// Field numbers of xla/xla.proto and xla/service/hlo.proto.
-enum ModuleWithConfigField : uint32_t { kHloModule = 1, kConfig = 2 };
-enum ModuleConfigField : uint32_t {
-  kEntryComputationLayout = 1,
-  kConfigReplicaCount = 4,
-  kConfigNumPartitions = 5
-};
-enum ModuleField : uint32_t { kHostProgramShape = 4 };
+// Field numbers of xla/xla_data.proto.
 enum ProgramShapeField : uint32_t { kParameters = 1, kResult = 2 };
 enum ShapeField : uint32_t { kElementType = 2, kTupleShapes = 4, kLayout = 5 };
 enum LayoutField : uint32_t { kMinorToMajor = 1 };
@@ -47,15 +40,6 @@ enum ExecutableAndOptionsField : uint32_t {
 };
 
 constexpr std::string_view kHloWithConfigFormat = "hlo_with_config";
-
-// The program shape of a serialized HloModuleProto: the caller's arrays, with their layouts.
-std::string_view ProgramShape(std::string_view module) {
-  std::string_view program_shape;
-  for (WireReader reader(module); reader.Next();) {
-    if (reader.field() == kHostProgramShape) program_shape = reader.bytes();
-  }
-  return program_shape;
-}
 
 // Results are tuples of arrays; those of a program that nests tuples deeper than this have no
 // layouts that are known.
@@ -92,25 +76,6 @@ void ClearUnlessNeeded(std::vector<Layout*>& layouts, const std::vector<schema::
   if (!needed || !fits) layouts.clear();
 }
 
-// XLA's client makes a module only if the config holds the entry computation's layout, which is the
-// module's program shape.
-OptimizedProgram MakeOptimizedProgram(const Artifact& artifact, std::string_view program_shape) {
-  OptimizedProgram program;
-  program.module = artifact.program;
-  if (program.module.empty()) return program;
-  WireWriter config;
-  config.Bytes(kEntryComputationLayout, program_shape);
-  config.Varint(kConfigReplicaCount, static_cast<uint64_t>(artifact.num_replicas));
-  config.Varint(kConfigNumPartitions, static_cast<uint64_t>(artifact.num_partitions));
-  WireWriter after;
-  after.Bytes(kConfig, config.str());
-  program.after = after.Take();
-  WireWriter before;
-  before.BytesHeader(kHloModule, program.module.size());
-  program.before = before.Take();
-  return program;
-}
-
 // Takes apart what PJRT_Executable_Serialize made, or a bare artifact (made by `tripont compile`),
 // which has no options.
 Status ReadSerialized(std::string_view bytes, std::string_view* artifact,
@@ -133,17 +98,10 @@ Status ReadSerialized(std::string_view bytes, std::string_view* artifact,
 
 }  // namespace
 
-void OptimizedProgram::WriteTo(char* out) const {
-  for (std::string_view piece : {std::string_view(before), module, std::string_view(after)}) {
-    std::memcpy(out, piece.data(), piece.size());
-    out += piece.size();
-  }
-}
-
-ExecutableInfo::ExecutableInfo(Ref<Executable> executable_share, std::string options)
+ExecutableInfo::ExecutableInfo(Ref<Executable> executable_share, std::string options, bool outline)
     : executable(std::move(executable_share)), compile_options(std::move(options)) {
   const Artifact& artifact = executable->artifact();
-  const std::string_view program_shape = ProgramShape(artifact.program);
+  const std::string_view program_shape = ProgramShapeOf(artifact.program);
   for (WireReader reader(program_shape); reader.Next();) {
     if (reader.field() == kParameters) AppendLayouts(reader.bytes(), parameter_layouts);
     if (reader.field() == kResult) AppendLayouts(reader.bytes(), result_layouts);
@@ -169,7 +127,7 @@ ExecutableInfo::ExecutableInfo(Ref<Executable> executable_share, std::string opt
   costs.AddFloat("transcendentals", static_cast<float>(artifact.costs.transcendentals));
   costs.AddFloat("bytes accessed", static_cast<float>(artifact.costs.bytes_accessed));
   costs.AddFloat("optimal_seconds", static_cast<float>(artifact.costs.optimal_nanoseconds * 1e-9));
-  optimized_program = MakeOptimizedProgram(artifact, program_shape);
+  optimized_program = outline ? OutlineOfProgram(artifact) : WholeProgram(artifact);
 }
 
 StatusOr<PJRT_LoadedExecutable*> LoadExecutable(PJRT_Client* client, Ref<Executable> executable,
@@ -226,8 +184,8 @@ StatusOr<PJRT_LoadedExecutable*> LoadExecutable(PJRT_Client* client, Ref<Executa
                                          std::vector<int>(ids.begin(), ids.end()),
                                          client->client->options().collective_timeout);
   }
-  loaded->info =
-      std::make_shared<const ExecutableInfo>(std::move(executable), std::move(compile_options));
+  loaded->info = std::make_shared<const ExecutableInfo>(
+      std::move(executable), std::move(compile_options), client->gives_outlines);
   return loaded.release();
 }
 

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "core/runtime/executable.h"
@@ -14,28 +13,16 @@
 #include "pjrt/compile_options.h"
 #include "pjrt/layouts.h"
 #include "pjrt/named_values.h"
+#include "pjrt/optimized_program.h"
 #include "xla/pjrt/c/pjrt_c_api.h"
 
 namespace tripont::pjrt {
 
-// The optimised program as a serialized HloModuleProtoWithConfig, which is the form that XLA's
-// client reads. It is the executable's HloModuleProto between two short pieces of our own, put
-// together when somebody asks for it.
-struct OptimizedProgram {
-  std::string before;
-  std::string_view module;
-  std::string after;
-
-  bool empty() const { return module.empty(); }
-  size_t size() const { return before.size() + module.size() + after.size(); }
-  // Writes size() bytes.
-  void WriteTo(char* out) const;
-};
-
 // Everything that is asked of an executable, computed once when it is made: frameworks ask for all
 // of it at every compile. Immutable. Shared by the handles of one executable.
 struct ExecutableInfo {
-  ExecutableInfo(Ref<Executable> executable, std::string compile_options);
+  // `outline`: whoever asks for the optimised program gets its outline.
+  ExecutableInfo(Ref<Executable> executable, std::string compile_options, bool outline);
 
   const Ref<Executable> executable;
   const std::string compile_options;  // the serialized CompileOptionsProto it was compiled with

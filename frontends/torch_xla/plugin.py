@@ -24,8 +24,11 @@ class TripontPlugin(plugins.DevicePlugin):
         return library_path()
 
     def client_create_options(self) -> dict[str, str | int]:
-        """Where this process finds packages, for its compile workers, and which of the job's processes it is."""
-        options: dict[str, str | int] = {}
+        """Where this process finds packages, for its compile workers, and which of the job's processes it is.
+
+        Of optimised programs torch_xla reads the arrays that go in and out, so it gets no more of them.
+        """
+        options: dict[str, str | int] = {"optimized_programs": "outline"}
         if "TRIPONT_PYTHON" not in os.environ and "TRIPONT_PYTHON_PATH" not in os.environ:
             options["python_path"] = helper_process.package_path()
         if self.requires_xla_coordinator():

@@ -11,7 +11,7 @@ from tripont.core.compiler.formats.wire_format import varint
 from . import programs
 from .c_api import Api, PjrtError
 from .host import Client
-from .protos import compile_options, fields, message, read_device_assignment
+from .protos import compile_options, fields, message, number, read_device_assignment
 
 X = np.arange(8, dtype=np.float32)
 
@@ -144,6 +144,60 @@ def test_optimized_program(api: Api, client: Client) -> None:
     assert dict(fields(config)) == {1: shape, 4: 1, 5: 1}
     api.call("PJRT_Executable_Destroy", executable=executable)
     client.destroy_executable(loaded)
+
+
+def test_the_outline_of_a_program(api: Api) -> None:
+    """Everything about the module but its computations, and one that only names the arrays: PyTorch/XLA's choice."""
+    arrays = [b"\x10\x0b\x1a\x01" + bytes([size]) for size in (8, 9, 200)]  # stand for ShapeProtos
+    shape = message(1, arrays[0]) + message(1, arrays[1]) + message(2, arrays[2])
+    shape += message(3, b"x") + message(3, b"y")
+    alias, sharding = message(8, b"alias"), message(16, b"sharding")
+    module = message(1, b"add_one") + message(3, b"a fusion") + message(2, b"main") + number(6, 70)
+    module += message(4, shape) + message(3, b"x" * 300) + alias + sharding
+    client = Client(api, optimized_programs="outline")
+    loaded = client.load(programs.add_one(program=module))
+    executable = client.executable(loaded)
+    format_, code = optimized_program(api, executable)
+    assert format_ == "hlo_with_config"
+    parsed = dict(fields(code))
+    assert isinstance(parsed[1], bytes)
+    assert isinstance(parsed[2], bytes)
+    assert dict(fields(parsed[2])) == {1: shape, 4: 1, 5: 1}
+    *others, (number_of_entry, entry) = fields(parsed[1])
+    assert others == [f for f in fields(module) if f[0] != 3]
+    assert number_of_entry == 3
+    assert isinstance(entry, bytes)
+    of_entry = dict(fields(entry))
+    assert {n: of_entry[n] for n in (1, 4, 5, 6)} == {1: b"main", 4: shape, 5: 70, 6: 73}
+    instructions = [dict(fields(f)) for n, f in fields(entry) if n == 2 and isinstance(f, bytes)]
+    assert instructions == [
+        {1: b"parameter.0", 2: b"parameter", 3: arrays[0], 9: 0, 35: 71},
+        {1: b"parameter.1", 2: b"parameter", 3: arrays[1], 9: 1, 35: 72},
+        {
+            1: b"program",
+            2: b"custom-call",
+            3: arrays[2],
+            28: b"tripont$program",
+            35: 73,
+            36: b"GH",
+            43: b"fingerprint of add_one",
+        },
+    ]
+    api.call("PJRT_Executable_Destroy", executable=executable)
+    client.destroy_executable(loaded)
+    loaded = client.load(programs.add_one())
+    executable = client.executable(loaded)
+    with pytest.raises(PjrtError, match="no optimised program"):
+        optimized_program(api, executable)
+    api.call("PJRT_Executable_Destroy", executable=executable)
+    client.destroy_executable(loaded)
+    client.close()
+
+
+def test_optimised_programs_are_whole_or_outlines(api: Api) -> None:
+    with pytest.raises(PjrtError, match="'optimized_programs' is 'half': expected") as error:
+        Client(api, optimized_programs="half")
+    assert error.value.code == "INVALID_ARGUMENT"
 
 
 def test_an_executable_without_program(api: Api, client: Client) -> None:
