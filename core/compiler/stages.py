@@ -191,7 +191,9 @@ def files_of_code(emitted: Emitted, context: Context) -> Iterator[tuple[str, str
 def generate(emitted: Emitted, context: Context) -> Generated:
     """The code of all functions. Raises CompileError."""
     lowered = emitted.lowered
-    program = hlo_proto.write_module(lowered.module)  # while other processes compile
+    if lowered.symbols:
+        emitted.compilation.complete(emitted.code)
+    program = hlo_proto.write_module(lowered.module)  # while LLVM compiles
     image = Image(b"", {})
     if lowered.symbols:
         image = emitted.compilation.finish(emitted.code)

@@ -38,11 +38,14 @@ from tripont.core.schema.messages import (
 from tripont.version import __version__ as version
 
 from .ir.errors import STATUS_CODES, CompileError
-from .targets import code_cache
+from .targets import beside, code_cache
 from .xla import partitioners
 
 # Bytes of a message that is not copied, and after which memory is given back at once.
 LARGE: Final = 1 << 20
+# Answers after which the garbage collector looks at what has lived through some collections, and at everything.
+OLDER: Final = 10
+ALL: Final = 100
 
 CODE_NAMES: Final = {number: name for name, number in STATUS_CODES.items()}
 
@@ -161,15 +164,24 @@ def ask(
 
 
 def serve(connection: socket.socket, compile_program: CompileFunction) -> None:
-    """Answer requests until the other side closes the connection or sends something else."""
+    """Answer requests until the other side closes the connection or sends something else.
+
+    The garbage collector runs after an answer, while nobody waits for it.
+    """
+    answers = 0
     while (payload := receive_fields(connection, Request)) is not None:
         size = len(payload)
         send(connection, Accepted())
         response = handle(payload, compile_program, functools.partial(ask, connection))
         size = max(size, send(connection, response))
         del response
-        if size > LARGE:  # its modules are cycles of large objects
+        answers += 1
+        if (
+            size > LARGE or answers % ALL == 0
+        ):  # a large program's modules are cycles of large objects
             gc.collect()
+        else:
+            gc.collect(1 if answers % OLDER == 0 else 0)
 
 
 def end_with_connection(connection: socket.socket) -> None:
@@ -248,7 +260,8 @@ def main(arguments: list[str]) -> int:
     compile_program = prepare()
     enable_reading_limit()
     gc.freeze()  # what was imported stays: no collection needs to look at it
-    gc.enable()  # the runtime starts this process without
+    gc.disable()  # it runs when `serve` says so
+    sys.setswitchinterval(beside.SWITCH_INTERVAL)
     move_output(stderr_fd)
     send(connection, Hello(messages.PROTOCOL_VERSION, version, sources, packages()))
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):

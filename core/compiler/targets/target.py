@@ -177,6 +177,9 @@ class Compilation:
     def written(self, module: llvm_ir.Module) -> None:
         """Called when functions have been written: those may be compiled from now on."""
 
+    def complete(self, module: llvm_ir.Module) -> None:
+        """Called when the module is complete: what is left may be compiled beside the caller from now on."""
+
     def finish(self, module: llvm_ir.Module) -> Image:
         """The code of the module, which is complete, or that of an equal one compiled earlier. Raises CompileError."""
         if self.dump:

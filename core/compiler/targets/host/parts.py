@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...codegen import effort, llvm_ir
 from .. import code_cache
+from ..beside import Beside
 from ..image import Image
 from ..target import Compilation
 from .linker import Object, Section, link
@@ -58,6 +59,10 @@ class Parts(Compilation):
         self._parts: list[tuple[str, bool]] = []  # each part's text, and whether it is quick
         self._told = 0  # parts that other processes know
         self._processes: Processes | None = None
+        self._is_complete = False
+        self._beside: Beside[dict[int, Object]] | None = (
+            None  # compiles all parts, without processes
+        )
 
     def written(self, module: llvm_ir.Module) -> None:
         for function in itertools.islice(module.functions.values(), self._seen, None):
@@ -72,7 +77,7 @@ class Parts(Compilation):
             self._look_up(module)
             self._begin()
 
-    def finish(self, module: llvm_ir.Module) -> Image:
+    def complete(self, module: llvm_ir.Module) -> None:
         self.written(module)
         launched = module.launched
         if launched is not None:  # what others call goes with them
@@ -81,15 +86,21 @@ class Parts(Compilation):
         for quick in (False, True):
             self._end_part(module, quick)
         self._begin()
+        if self._processes is None and self._parts:
+            self._beside = Beside(self._compile_parts)
+        self._is_complete = True
+
+    def finish(self, module: llvm_ir.Module) -> Image:
+        if not self._is_complete:
+            self.complete(module)
+        made: dict[int, Object] = {}
         if self._processes is not None:
             made = self._processes.finish()
-        else:
-            made = {
-                n: self._host.compile_object(*part, dump=self.dump)
-                for n, part in enumerate(self._parts)
-            }
+        elif self._beside is not None:
+            made = self._beside.result()
         for part in made.values():
             self._take(part)
+        launched = module.launched
         exported = self._keys if launched is None else launched & self._keys.keys()
         functions = {name: self._code[name] for name in self._keys if name in exported}
         image = link(functions, self._host.machine)
@@ -103,6 +114,15 @@ class Parts(Compilation):
     def close(self) -> None:
         if self._processes is not None:
             self._processes.close()
+        if self._beside is not None:
+            self._beside.wait()
+
+    def _compile_parts(self) -> dict[int, Object]:
+        """All parts' code by their numbers."""
+        return {
+            number: self._host.compile_object(*part, dump=self.dump)
+            for number, part in enumerate(self._parts)
+        }
 
     def _look_up(self, module: llvm_ir.Module) -> None:
         """Find the code of all new functions; those without go into parts."""

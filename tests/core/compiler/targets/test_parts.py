@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import struct
+import threading
 from contextlib import closing
 
 import numpy as np
@@ -75,6 +76,42 @@ def test_parts_compute_what_the_whole_does(monkeypatch, processors, careful):
             np.testing.assert_array_equal(got, wanted)
         code_cache.clear()
     assert codes[0] == codes[1]
+
+
+def test_llvm_compiles_beside_the_caller_when_the_module_is_complete(monkeypatch):
+    target, began, written = host.for_cpu(), threading.Event(), threading.Event()
+    compile_object = type(target).compile_object
+
+    def while_another_writes(*arguments, **options):
+        began.set()
+        assert written.wait(60)
+        return compile_object(*arguments, **options)
+
+    monkeypatch.setattr(type(target), "compile_object", while_another_writes)
+    monkeypatch.setattr(parts, "PART", 1 << 30)
+    module = target.module()
+    with closing(target.start()) as compilation:
+        write(module, target)
+        compilation.complete(module)
+        assert began.wait(60)
+        written.set()
+        check(compilation.finish(module))
+
+
+def test_an_error_of_llvm_beside_the_caller_is_raised_at_the_end(monkeypatch):
+    target = host.for_cpu()
+
+    def refuse(*arguments, **options):
+        raise CompileError("INTERNAL", "refused")
+
+    monkeypatch.setattr(type(target), "compile_object", refuse)
+    monkeypatch.setattr(parts, "PART", 1 << 30)
+    module = target.module()
+    with closing(target.start()) as compilation:
+        write(module, target)
+        compilation.complete(module)
+        with pytest.raises(CompileError, match="refused"):
+            compilation.finish(module)
 
 
 def loaded_by_aarch64(code, at):
