@@ -1,8 +1,8 @@
 """What ``generate()`` of transformers costs the first time: ``python -m benchmarks.torch_generate [--tokens 12]``.
 
 A GPT-2 of two layers with random weights makes tokens one after another on PyTorch/XLA's device, with an empty cache of
-programs. Told are the number of programs and the CPU seconds, user and system, of this process and of its compile
-workers, for the first and the second time, and whether the tokens are those of PyTorch's CPU. Needs
+programs. Told are the number of programs, the seconds that the user waits, and the CPU seconds, user and system, of this
+process and of its compile workers, for the first and the second time, and whether the tokens are those of PyTorch's CPU. Needs
 ``pip install transformers``.
 """
 
@@ -12,6 +12,7 @@ import argparse
 import os
 import resource
 import tempfile
+import time
 from pathlib import Path
 
 
@@ -63,15 +64,16 @@ def _measure(tokens: int) -> None:
     model.tie_weights()
     prompt = prompt.to("xla")
     torch_xla.sync()
-    for time in ("first", "second"):
+    for run in ("first", "second"):
         metrics.clear_all()
-        own, workers = _own_seconds(), _children_seconds()
+        start, own, workers = time.perf_counter(), _own_seconds(), _children_seconds()
         made = model.generate(prompt, max_new_tokens=tokens, do_sample=False).cpu()
+        waited = time.perf_counter() - start
         own, workers = _own_seconds() - own, _children_seconds() - workers
         programs = (metrics.metric_data("CompileTime") or [0])[0]
         same = "the CPU's tokens" if torch.equal(made, expected) else "OTHER TOKENS"
         print(
-            f"{time}: {programs} programs, {own:.2f} s of this process, {workers:.2f} s of workers; {same}",
+            f"{run}: {programs} programs, {waited:.2f} s of time, {own:.2f} s of this process, {workers:.2f} s of workers; {same}",
             flush=True,
         )
 
