@@ -1,9 +1,9 @@
 """What ``generate()`` of transformers costs the first time: ``python -m benchmarks.torch_generate [--tokens 12]``.
 
 A GPT-2 of two layers with random weights makes tokens one after another on PyTorch/XLA's device, with an empty cache of
-programs. Told are the number of programs, the seconds that the user waits, and the CPU seconds, user and system, of this
-process and of its compile workers, for the first and the second time, and whether the tokens are those of PyTorch's CPU. Needs
-``pip install transformers``.
+programs. Told are the number of programs, the seconds that the user waits, and the CPU seconds, user and system, of
+this process and of its compile workers, for the first and the second time, and whether the tokens are those of
+PyTorch's CPU. Needs ``pip install transformers``.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ def _measure(tokens: int) -> None:
         programs = (metrics.metric_data("CompileTime") or [0])[0]
         same = "the CPU's tokens" if torch.equal(made, expected) else "OTHER TOKENS"
         print(
-            f"{run}: {programs} programs, {waited:.2f} s of time, {own:.2f} s of this process, {workers:.2f} s of workers; {same}",
+            f"{run}: {programs} programs, {waited:.2f} s of time, {own:.2f} s of this process, "
+            f"{workers:.2f} s of workers; {same}",
             flush=True,
         )
 

@@ -28,8 +28,8 @@ bool IsKnownOption(std::string_view name) {
   return false;
 }
 
-// What a framework tells that is not for the runtime: of the processes that run one program
-// together, and of which optimised programs it can use.
+// The options that are not for the runtime: the processes that run one program together, and whether
+// the framework takes outlines of optimised programs.
 struct FrameworkOptions {
   int64_t node_id = 0;
   int64_t num_nodes = 1;

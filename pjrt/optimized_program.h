@@ -32,8 +32,8 @@ std::string_view ProgramShapeOf(std::string_view module);
 OptimizedProgram WholeProgram(const Artifact& artifact);
 
 // The same with one custom call in the place of everything between parameters and results.
-// PyTorch/XLA makes a module, and a proto again, of each optimised program that it compiles (three
-// times, a quarter of its own time for a large one), and reads the arrays and their sharding there.
+// PyTorch/XLA makes two modules, and a proto again, of each optimised program that it compiles, and
+// reads the arrays and their shardings there. For a large program that is a third of its own time.
 OptimizedProgram OutlineOfProgram(const Artifact& artifact);
 
 }  // namespace tripont::pjrt

@@ -26,7 +26,7 @@ class TripontPlugin(plugins.DevicePlugin):
     def client_create_options(self) -> dict[str, str | int]:
         """Where this process finds packages, for its compile workers, and which of the job's processes it is.
 
-        Of optimised programs torch_xla reads the arrays that go in and out, so it gets no more of them.
+        torch_xla gets outlines of optimised programs, in which it reads the arrays that go in and out.
         """
         options: dict[str, str | int] = {"optimized_programs": "outline"}
         if "TRIPONT_PYTHON" not in os.environ and "TRIPONT_PYTHON_PATH" not in os.environ:
