@@ -1,5 +1,6 @@
 // GetPjrtApi: the table of all functions. functions.h says what each one is.
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 
@@ -18,6 +19,10 @@ namespace {
 TRIPONT_PJRT_FUNCTIONS(TRIPONT_CONTRACT, TRIPONT_CONTRACT_ON_NULL, TRIPONT_SKIP)
 #undef TRIPONT_CONTRACT
 #undef TRIPONT_CONTRACT_ON_NULL
+
+// The first version of the API with the Shardings extension, which is all that it adds. Callers ask
+// for the extension if the table's version is this one or a later one.
+constexpr int kMinorWithShardings = 91;
 
 // The error for when there is no memory for another one. Made with the table, never destroyed.
 PJRT_Error* LastError() {
@@ -62,7 +67,7 @@ PJRT_Api MakeApi() {
   api.extension_start = LayoutsExtension();
   api.pjrt_api_version.struct_size = PJRT_Api_Version_STRUCT_SIZE;
   api.pjrt_api_version.major_version = PJRT_API_MAJOR;
-  api.pjrt_api_version.minor_version = PJRT_API_MINOR;
+  api.pjrt_api_version.minor_version = std::max(PJRT_API_MINOR, kMinorWithShardings);
   api.PJRT_Error_Destroy = ErrorDestroy;
   api.PJRT_Error_Message = ErrorMessage;
   api.PJRT_Error_GetCode = ErrorGetCode;

@@ -128,6 +128,8 @@ ExecutableInfo::ExecutableInfo(Ref<Executable> executable_share, std::string opt
   costs.AddFloat("bytes accessed", static_cast<float>(artifact.costs.bytes_accessed));
   costs.AddFloat("optimal_seconds", static_cast<float>(artifact.costs.optimal_nanoseconds * 1e-9));
   optimized_program = outline ? OutlineOfProgram(artifact) : WholeProgram(artifact);
+  parameter_shardings = ParameterShardingsOf(artifact.program);
+  output_shardings = OutputShardingsOf(artifact.program);
 }
 
 StatusOr<PJRT_LoadedExecutable*> LoadExecutable(PJRT_Client* client, Ref<Executable> executable,

@@ -14,6 +14,7 @@
 #include "pjrt/layouts.h"
 #include "pjrt/named_values.h"
 #include "pjrt/optimized_program.h"
+#include "pjrt/shardings.h"
 #include "xla/pjrt/c/pjrt_c_api.h"
 
 namespace tripont::pjrt {
@@ -38,6 +39,8 @@ struct ExecutableInfo {
   std::vector<Layout*> result_layouts;
   NamedValues costs;
   OptimizedProgram optimized_program;
+  Shardings parameter_shardings;
+  Shardings output_shardings;
 
   size_t num_outputs() const { return output_types.size(); }
 };

@@ -10,8 +10,8 @@
 #include "core/runtime/strided_copy.h"
 #include "pjrt/buffer.h"
 #include "pjrt/call.h"
-#include "pjrt/cross_host_transfers.h"
 #include "pjrt/executable.h"
+#include "pjrt/shardings.h"
 #include "pjrt/topology.h"
 #include "xla/pjrt/c/pjrt_c_api_layouts_extension.h"
 
@@ -186,7 +186,7 @@ PJRT_Extension_Base* LayoutsExtension() {
   static PJRT_Layouts_Extension extension = [] {
     PJRT_Layouts_Extension result{};
     result.base = {PJRT_Layouts_Extension_STRUCT_SIZE, PJRT_Extension_Type_Layouts,
-                   CrossHostTransfersExtension()};
+                   ShardingsExtension()};
     result.PJRT_Layouts_MemoryLayout_Destroy =
         Call<"PJRT_Layouts_MemoryLayout_Destroy", Contract_MemoryLayout_Destroy,
              MemoryLayoutDestroy>;
