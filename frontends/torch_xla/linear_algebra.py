@@ -150,7 +150,7 @@ def _lu(a: Any) -> tuple[Any, Any]:
 
 
 def _sign(pivots: Any) -> Any:
-    """Of the permutation: -1 for an odd number of rows that change places."""
+    """The sign of the permutation: it is -1 where an odd number of rows change places."""
     import torch
 
     here = torch.arange(1, pivots.shape[-1] + 1, dtype=pivots.dtype, device=pivots.device)

@@ -15,19 +15,19 @@ from tripont.explain.measure import Timeline, measure
 from tripont.explain.run import load
 
 PROGRAM = """
-!x = tensor<96x512xf32>
+!x = tensor<300x512xf32>
 !w = tensor<512x512xf32>
 module @attention {
-  func.func @main(%x: !x, %w: !w) -> (tensor<96xf32>, !x) {
+  func.func @main(%x: !x, %w: !w) -> (tensor<300xf32>, !x) {
     %zero = stablehlo.constant dense<0.0> : tensor<f32>
     %h = stablehlo.dot_general %x, %w, contracting_dims = [1] x [1] : (!x, !w) -> !x
     %t = stablehlo.tanh %h : !x
     %e = stablehlo.exponential %t : !x
     %s = stablehlo.reduce(%e init: %zero) applies stablehlo.add across dimensions = [1]
-      : (!x, tensor<f32>) -> tensor<96xf32>
+      : (!x, tensor<f32>) -> tensor<300xf32>
     %g = stablehlo.dot_general %e, %w, contracting_dims = [1] x [1] : (!x, !w) -> !x
     %n = stablehlo.negate %g : !x
-    return %s, %n : tensor<96xf32>, !x
+    return %s, %n : tensor<300xf32>, !x
   }
 }
 """
