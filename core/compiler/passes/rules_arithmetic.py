@@ -40,8 +40,8 @@ def _has_sign(zero: Instruction, *, negative: bool) -> bool:
     """Whether the constant, in both parts of a complex number, has this sign; integers have either."""
     if zero.dtype.is_integer:
         return True
-    value = constant_value(zero)
-    parts = (np.real(value), np.imag(value)) if zero.dtype.is_complex else (value,)
+    value: Any = constant_value(zero)
+    parts = (value.real, value.imag) if zero.dtype.is_complex else (value,)
     return all(bool(np.signbit(part)) is negative for part in parts)
 
 
