@@ -141,11 +141,12 @@ class Target(ABC):
         return self.lane_count(dtype.component.size, dtype.is_complex)
 
     def lane_count(self, size: int, is_complex: bool = False) -> int:
-        """How many elements whose widest register type has ``size`` bytes to compute at a time.
+        """How many elements whose widest register type has ``size`` bytes to compute at a time."""
+        return max(1, min(self.vector_bytes // size, self.most_lanes(is_complex)))
 
-        Complex elements are loaded as one vector of both components.
-        """
-        return max(1, min(self.vector_bytes // size, self.max_lanes // (2 if is_complex else 1)))
+    def most_lanes(self, is_complex: bool) -> int:
+        """How many elements a vector may have. Complex ones are loaded as one vector of both components."""
+        return self.max_lanes // (2 if is_complex else 1)
 
     def module(self) -> llvm_ir.Module:
         """An empty LLVM module for this target."""

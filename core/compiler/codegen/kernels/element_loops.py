@@ -122,11 +122,12 @@ def form_of(target: Target, loop: hlo.Instruction, plan: Plan, size: int) -> For
     work, chain, shared = _work(target.costs, body, plan)
     price, blocks = target.costs.loops, target.costs.threads.units
     elements = math.prod(plan.axes)
+    most = min(size, target.most_lanes(any(p.dtype.is_complex for p in body.parameters)))
     vectors = 1
     while (
         vectors * work < chain
         and 2 * vectors * numbers <= price.carried
-        and 2 * vectors * width <= min(size, target.max_lanes)
+        and 2 * vectors * width <= most
         and elements >= 2 * vectors * width * blocks
     ):
         vectors *= 2

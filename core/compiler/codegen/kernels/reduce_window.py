@@ -178,7 +178,8 @@ class _ReduceWindow:
         else:
             # Several vectors at a time: short pieces of many rows of memory are slow.
             wide = self.lanes
-            while wide < min(4 * self.lanes, others[-1], frame.target.max_lanes):
+            most = frame.target.most_lanes(any(a.shape.dtype.is_complex for a in self.inputs))
+            while wide < min(4 * self.lanes, others[-1], most):
                 wide *= 2
 
             def columns(_: Generator, index: Index, mask: Value | None) -> None:

@@ -114,6 +114,18 @@ PROGRAMS = {
     "f16": unary("stablehlo.tanh", "tensor<33xf16>"),
     "i8": unary("stablehlo.negate", "tensor<100xi8>"),
     "complex": unary("stablehlo.exponential", "tensor<37xcomplex<f32>>"),
+    "complex-sums": program(
+        """%z = stablehlo.constant dense<(0.0, 0.0)> : tensor<complex<f32>>
+%0 = "stablehlo.reduce_window"(%a, %z) <{padding = dense<[[7, 0], [0, 0]]> : tensor<2x2xi64>,
+    window_dimensions = array<i64: 8, 1>}> ({
+^bb0(%x: tensor<complex<f32>>, %y: tensor<complex<f32>>):
+  %s = stablehlo.add %x, %y : tensor<complex<f32>>
+  stablehlo.return %s : tensor<complex<f32>>
+}) : (tensor<8x16xcomplex<f32>>, tensor<complex<f32>>) -> tensor<8x16xcomplex<f32>>
+return %0 : tensor<8x16xcomplex<f32>>""",
+        "%a: tensor<8x16xcomplex<f32>>",
+        "tensor<8x16xcomplex<f32>>",
+    ),
     "transpose": program(
         "%0 = stablehlo.transpose %a, dims = [1, 0] : (tensor<65x33xi16>) -> tensor<33x65xi16>\n"
         "return %0 : tensor<33x65xi16>",
