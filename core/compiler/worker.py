@@ -176,9 +176,8 @@ def serve(connection: socket.socket, compile_program: CompileFunction) -> None:
         size = max(size, send(connection, response))
         del response
         answers += 1
-        if (
-            size > LARGE or answers % ALL == 0
-        ):  # a large program's modules are cycles of large objects
+        # The modules of a large program are cycles of large objects.
+        if size > LARGE or answers % ALL == 0:
             gc.collect()
         else:
             gc.collect(1 if answers % OLDER == 0 else 0)

@@ -60,9 +60,8 @@ class Parts(Compilation):
         self._told = 0  # parts that other processes know
         self._processes: Processes | None = None
         self._is_complete = False
-        self._beside: Beside[dict[int, Object]] | None = (
-            None  # compiles all parts, without processes
-        )
+        # What compiles all parts, where no processes do.
+        self._beside: Beside[dict[int, Object]] | None = None
 
     def written(self, module: llvm_ir.Module) -> None:
         for function in itertools.islice(module.functions.values(), self._seen, None):
