@@ -9,6 +9,7 @@ here stands beside torch_xla's kernel, which it calls for real numbers.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -43,6 +44,17 @@ def from_parts(real: Any, imag: Any) -> Any:
 def polar(absolute: Any, angle: Any) -> Any:
     """``polar``, which torch_xla computes on the CPU."""
     return from_parts(absolute * angle.cos(), absolute * angle.sin())
+
+
+def angle(x: Any) -> Any:
+    """``angle``, which torch_xla computes on the CPU: that of a negative number is pi, and that of NaN is NaN."""
+    import torch
+
+    if x.is_complex():
+        return torch.atan2(_imag(x), _real(x))
+    if not x.is_floating_point():
+        x = x.to(torch.get_default_dtype())
+    return torch.where(x.isnan(), x, torch.where(x < 0, math.pi, 0.0).to(x.dtype))
 
 
 def conjugate(x: Any) -> Any:

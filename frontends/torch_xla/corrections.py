@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, Final
 
-from . import complex_numbers, decomposed, linear_algebra, singular_values
+from . import complex_numbers, decomposed, linear_algebra, scatters, singular_values
 
 # Operations whose decomposition is PyTorch's own (torch._decomp).
 _DECOMPOSED: Final = (
@@ -318,6 +318,9 @@ _BESIDE: Final[dict[str, dict[str, Callable[..., Any]]]] = {
         "native_batch_norm_backward.default": _batch_norm_backward,
         "nll_loss_backward.default": _nll_loss_backward,
         "nll_loss_forward.default": _nll_loss,
+        "scatter.src": scatters.scatter,
+        "scatter.value": scatters.scatter,
+        "scatter_reduce.two": scatters.scatter_reduce,
         "slice_copy.Tensor": _slice,
         "slice_scatter.default": _slice_scatter,
         "sum.dim_IntList": _sum,
@@ -325,6 +328,6 @@ _BESIDE: Final[dict[str, dict[str, Callable[..., Any]]]] = {
         **_EXTREMES,
     },
     # The gradients of a maximum of all elements divide by a sum along no dimensions, which is another number there.
-    "AutogradXLA": {**_EXTREMES, **complex_numbers.WITH_GRADIENTS},
+    "AutogradXLA": {**_EXTREMES, **complex_numbers.WITH_GRADIENTS, **decomposed.BESIDE},
     "Functionalize": {"_pack_padded_sequence.default": _pack_padded_sequence},
 }

@@ -12,6 +12,8 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from . import embedding_bags, sampling, selection
+
 # Those of which PyTorch's decomposition is taken (torch._decomp).
 _OF_PYTORCH: Final = (
     "_upsample_nearest_exact1d.default",
@@ -85,9 +87,40 @@ def _sinc(x: Any) -> Any:
     return torch.where(zero, 1, scaled.sin() / scaled).to(dtype)
 
 
+def _addbmm(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """beta x + alpha (the sum of products), without an ``x`` that nothing is taken of: it may be NaN."""
+    product = (a @ b).sum(0) * alpha
+    return (product if beta == 0 else x * beta + product).to(x.dtype)
+
+
+def _vdot(x: Any, y: Any) -> Any:
+    if x.dim() != 1 or x.shape != y.shape:
+        raise RuntimeError(
+            f"vdot takes two vectors of one size, but their shapes are {tuple(x.shape)} and {tuple(y.shape)}"
+        )
+    return (x.conj() * y).sum()
+
+
 _OURS: Final[dict[str, Callable[..., Any]]] = {
+    "_upsample_bicubic2d_aa.default": sampling.smaller_bicubic,
+    "_upsample_bilinear2d_aa.default": sampling.smaller_bilinear,
+    "addbmm.default": _addbmm,
     "exp2.default": _exp2,
     "fmax.default": _fmax,
     "fmin.default": _fmin,
+    "median.default": selection.median,
+    "median.dim": selection.median_along,
+    "nanmedian.default": selection.nanmedian,
+    "nanmedian.dim": selection.nanmedian_along,
+    "searchsorted.Scalar": selection.searchsorted,
+    "searchsorted.Tensor": selection.searchsorted,
     "sinc.default": _sinc,
+    "vdot.default": _vdot,
+}
+
+#: Beside PyTorch's kernels of the dispatch key AutogradXLA, which are called for what these do not take.
+BESIDE: Final[dict[str, Callable[..., Any]]] = {
+    "_embedding_bag.default": embedding_bags.embedding_bag,
+    "_embedding_bag_forward_only.default": embedding_bags.embedding_bag,
+    "grid_sampler_3d.default": sampling.grid_sampler_3d,
 }

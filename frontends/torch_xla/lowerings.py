@@ -11,13 +11,22 @@ from __future__ import annotations
 import math
 from typing import Any, Final
 
-from . import complex_numbers, fourier, grouped_products, linear_algebra
+from . import (
+    complex_numbers,
+    distances,
+    fourier,
+    grouped_products,
+    linear_algebra,
+    scatters,
+    special_functions,
+)
 
 # Comparisons of each element with each of the others are made up to this number of others; with more of them, sorting
 # on the CPU, as PyTorch does it, is the faster way.
 _MOST_COMPARED: Final = 256
 # What other files here translate.
 _OTHERS: Final = {
+    "_cdist_backward": distances.cdist_backward,
     "_cholesky_solve_helper": linear_algebra.cholesky_solve,
     "_conj_physical": complex_numbers.conjugate,
     "_fft_c2c": fourier.c2c,
@@ -25,15 +34,23 @@ _OTHERS: Final = {
     "_fft_r2c": fourier.r2c,
     "_grouped_mm": grouped_products.grouped_mm,
     "_linalg_det": linear_algebra.determinant,
+    "angle": complex_numbers.angle,
     "cholesky_inverse": linear_algebra.cholesky_inverse,
     "complex": complex_numbers.from_parts,
     "conj_physical": complex_numbers.conjugate,
+    "digamma": special_functions.digamma,
     "geqrf": linear_algebra.geqrf,
+    "igamma": special_functions.igamma,
+    "igammac": special_functions.igammac,
+    "index_reduce": scatters.index_reduce,
+    "lgamma": special_functions.lgamma,
     "linalg_householder_product": linear_algebra.householder_product,
     "linalg_lu_solve": linear_algebra.lu_solve,
     "linalg_qr": linear_algebra.qr,
     "linalg_solve_triangular": linear_algebra.solve_triangular,
     "polar": complex_numbers.polar,
+    "polygamma": special_functions.polygamma,
+    "special_zeta": special_functions.zeta,
 }
 # Held, for what it registers goes with it.
 _kernels: Any = None

@@ -19,6 +19,22 @@ def numbers(*shape: int, seed: int = 0) -> torch.Tensor:
 
 X, Y = numbers(2, 3, 6, 7), numbers(2, 3, 6, 7, seed=1)
 PLACES = (numbers(2, 4, 5, 2).detach() * 0.7).requires_grad_()
+SPECIAL = torch.tensor(
+    [[3.0, 1, NAN, 2, 5], [4, INFINITY, -INFINITY, 2, 0], [NAN] * 5, [1, 1, 2, 2, INFINITY]]
+)
+VOLUME = numbers(2, 3, 4, 5, 6)
+PLACES_IN_VOLUMES = (numbers(2, 4, 2, 3, 3, seed=1).detach() * 0.8).requires_grad_()
+INDICES, OFFSETS = torch.tensor([1, 2, 4, 5, 4, 3, 2, 9]), torch.tensor([0, 3, 3, 6])
+ROWS = torch.tensor(
+    [
+        [0, 1, 2, 3, 0],
+        [1, 1, 2, 0, 3],
+        [2, 0, 0, 1, 1],
+        [0, 3, 1, 1, 2],
+        [3, 2, 3, 0, 0],
+        [1, 0, 3, 2, 2],
+    ]
+)
 
 
 def edges(x: torch.Tensor) -> torch.Tensor:
@@ -85,6 +101,183 @@ CASES: dict[str, tuple[Callable[..., torch.Tensor], tuple[torch.Tensor, ...]]] =
         lambda a, b, c: torch.addr(a, b, c, alpha=0.3),
         (numbers(3, 4), numbers(3), numbers(4)),
     ),
+    "addbmm": (
+        lambda x, a, b: torch.addbmm(x, a, b, beta=0.3, alpha=2),
+        (numbers(3, 5), numbers(2, 3, 4), numbers(2, 4, 5)),
+    ),
+    "vdot": (torch.vdot, (numbers(5), numbers(5, seed=1))),
+    "median": (torch.median, (X,)),
+    "median along a dimension": (lambda x: x[:, 1:].mT.median(1, True)[0], (X,)),
+    "median of NaN": (torch.median, (torch.tensor([1, NAN, 0]),)),
+    "medians of NaN and infinities": (lambda x: x.median(1)[0], (SPECIAL,)),
+    "indices of medians": (lambda x: x.median(1)[1], (X.detach()[0, 0],)),
+    "nanmedian": (torch.nanmedian, (SPECIAL,)),
+    "nanmedians": (lambda x: x.nanmedian(1)[0], (SPECIAL,)),
+    "median of integers": (
+        lambda x: x.median(0)[0],
+        (torch.tensor([[3, 1], [2, 9], [7, 1], [0, 0]]),),
+    ),
+    "median of nothing": (torch.median, (torch.zeros(0),)),
+    "searchsorted": (lambda x: torch.searchsorted(edges(x), x), (SPECIAL,)),
+    "searchsorted from the right": (
+        lambda x: torch.searchsorted(edges(x), x, side="right"),
+        (edges(SPECIAL),),
+    ),
+    "searchsorted in rows": (
+        lambda x: torch.searchsorted(x.sort(-1)[0][:, 1:], x[:, :3], out_int32=True),
+        (numbers(4, 9).detach(),),
+    ),
+    "searchsorted of a number": (lambda x: torch.searchsorted(edges(x), 0.3), (SPECIAL,)),
+    "searchsorted in another order": (
+        lambda x: torch.searchsorted(
+            edges(x).flip(0), x, sorter=torch.arange(4, -1, -1, device=x.device)
+        ),
+        (SPECIAL,),
+    ),
+    "searchsorted in many": (
+        lambda x: torch.searchsorted(torch.arange(1000, device=x.device) * 2, x),
+        (torch.arange(-5, 2010, 7),),
+    ),
+    "searchsorted in nothing": (lambda x: torch.searchsorted(edges(x)[:0], x), (SPECIAL,)),
+    "sums of embeddings": (
+        lambda w: functional.embedding_bag(
+            INDICES.to(w.device), w, OFFSETS.to(w.device), mode="sum"
+        ),
+        (numbers(10, 4),),
+    ),
+    "means of embeddings": (
+        lambda w: functional.embedding_bag(INDICES.to(w.device).reshape(2, 4), w),
+        (numbers(10, 4),),
+    ),
+    "weighted embeddings": (
+        lambda w, s: functional.embedding_bag(
+            INDICES.to(w.device), w, OFFSETS.to(w.device), mode="sum", per_sample_weights=s
+        ),
+        (numbers(10, 4), numbers(8)),
+    ),
+    "padded embeddings": (
+        lambda w: functional.embedding_bag(
+            INDICES.to(w.device), w, OFFSETS.to(w.device), padding_idx=4
+        ),
+        (numbers(10, 4),),
+    ),
+    "embeddings up to the last offset": (
+        lambda w: functional.embedding_bag(
+            INDICES.to(w.device),
+            w,
+            torch.tensor([0, 3, 3, 8], device=w.device),
+            include_last_offset=True,
+        ),
+        (numbers(10, 4),),
+    ),
+    "embeddings without gradients": (
+        lambda w: functional.embedding_bag(INDICES.to(w.device), w, OFFSETS.to(w.device)),
+        (numbers(10, 4).detach(),),
+    ),
+    **{
+        f"samples of volumes, {padding}{', corners' * corners}": (
+            lambda v, g, padding=padding, corners=corners: functional.grid_sample(
+                v, g, padding_mode=padding, align_corners=corners
+            ),
+            (VOLUME, PLACES_IN_VOLUMES),
+        )
+        for padding in ("zeros", "border", "reflection")
+        for corners in (False, True)
+    },
+    "nearest samples of volumes": (
+        lambda v, g: functional.grid_sample(
+            v[:, :, 1:].mT, g.detach(), mode="nearest", align_corners=False
+        ),
+        (VOLUME, PLACES_IN_VOLUMES),
+    ),
+    **{
+        f"{mode} without aliasing to {size}{', corners' * corners}": (
+            lambda x, mode=mode, size=size, corners=corners: functional.interpolate(
+                x[:, 1:].mT, size, mode=mode, antialias=True, align_corners=corners
+            ),
+            (X,),
+        )
+        for mode in ("bilinear", "bicubic")
+        for size in ((3, 2), (2, 9), (1, 1))
+        for corners in (False, True)
+    },
+    "bilinear without aliasing by a factor": (
+        lambda x: functional.interpolate(x, scale_factor=0.37, mode="bilinear", antialias=True),
+        (X,),
+    ),
+    **{
+        f"distances {p}": (
+            lambda x, y, p=p: torch.cdist(x, y, p=p),
+            (numbers(2, 4, 3), numbers(2, 5, 3, seed=1)),
+        )
+        for p in (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, INFINITY)
+    },
+    "distances of 0": (lambda x: torch.cdist(x, x.detach()), (numbers(4, 3),)),
+    **{
+        f"scatter_reduce, {reduce}{', alone' * alone}": (
+            lambda x, y, reduce=reduce, alone=alone: x.scatter_reduce(
+                0, ROWS.to(x.device), y, reduce, include_self=not alone
+            ),
+            (numbers(4, 5), numbers(6, 5, seed=1)),
+        )
+        for reduce in ("sum", "prod", "mean", "amax", "amin")
+        for alone in (False, True)
+    },
+    **{
+        f"scatter_reduce of integers, {reduce}{', alone' * alone}": (
+            lambda x, y, reduce=reduce, alone=alone: x.scatter_reduce(
+                -1, ROWS.T.to(x.device), y, reduce, include_self=not alone
+            ),
+            (torch.arange(20).reshape(5, 4) - 9, torch.arange(30).reshape(5, 6) - 14),
+        )
+        for reduce in ("mean", "amax", "amin")
+        for alone in (False, True)
+    },
+    **{
+        f"index_reduce, {reduce}{', alone' * alone}": (
+            lambda x, y, reduce=reduce, alone=alone: x.T.index_reduce(
+                1, ROWS[:, 0].to(x.device), y.T, reduce, include_self=not alone
+            ),
+            (numbers(4, 5), numbers(6, 5, seed=1)),
+        )
+        for reduce in ("prod", "mean", "amax", "amin")
+        for alone in (False, True)
+    },
+    "scatter of a number by a long index": (
+        lambda x: x.scatter(0, ROWS.to(x.device), 3.0),
+        (numbers(4, 5),),
+    ),
+    "scatter by a long index": (
+        lambda x, y: x.scatter(1, ROWS.T.to(x.device) * 0, torch.ones_like(y)),
+        (numbers(5, 4), numbers(5, 6).detach()),
+    ),
+    "scatter to a number": (
+        lambda x: x.scatter(0, torch.tensor([0], device=x.device), 3.0),
+        (torch.tensor(1.0),),
+    ),
+    **{
+        name: (getattr(torch, name), ((numbers(4, 5).detach().abs() + 0.1).requires_grad_(),))
+        for name in ("lgamma", "digamma")
+    },
+    "lgamma of special numbers": (
+        torch.lgamma,
+        (torch.tensor([-0.5, -1.5, 0, -1, NAN, INFINITY]),),
+    ),
+    "lgamma of integers": (torch.lgamma, (torch.tensor([1, 2, 5]),)),
+    "polygamma": (lambda x: torch.polygamma(2, x), (numbers(4).detach().abs() + 1,)),
+    "incomplete gamma functions": (
+        lambda a, x: torch.igamma(a, x) - 2 * torch.igammac(a, x[:1]),
+        (
+            numbers(4).detach().abs() + 0.1,
+            (numbers(4, seed=1).detach().abs() + 0.1).requires_grad_(),
+        ),
+    ),
+    "zeta": (lambda x: torch.special.zeta(x + 1.5, x), (numbers(4).detach().abs() + 0.1,)),
+    "angle of real numbers": (torch.angle, (torch.tensor([1.0, -1, 0, -0.0, NAN]),)),
+    "angle of complex numbers": (
+        lambda x: torch.angle(torch.view_as_complex(x[:, 1:])),
+        (numbers(3, 5, 2),),
+    ),
     "exp2": (torch.exp2, (X,)),
     "exp2 of integers": (torch.exp2, (torch.tensor([1, -5]),)),
     "sinc": (torch.sinc, (torch.tensor([0.0, 0.5, 1, -2.3], requires_grad=True),)),
@@ -138,6 +331,25 @@ def test_values_and_gradients_are_recorded(name: str) -> None:
         torch.testing.assert_close(
             got.cpu(), want, rtol=2e-5, atol=2e-6 * scale, equal_nan=True, check_stride=False
         )
+
+
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [
+        (lambda x: torch.searchsorted(x[0], x.double()), "should have same dtype"),
+        (lambda x: torch.searchsorted(x[:1], x), "N-1 dimensions"),
+        (lambda x: torch.searchsorted(x[0], x, side="middle"), "'left' or 'right'"),
+        (
+            lambda x: x.index_reduce(0, torch.tensor([0, 1], device=x.device), x, "mean"),
+            "index_reduce",
+        ),
+        (lambda x: torch.vdot(x[0], x[0, 1:]), "vectors of one size"),
+        (lambda x: torch.polygamma(-1, x), "negative n"),
+    ],
+)
+def test_operands_that_do_not_fit(function, says: str) -> None:
+    with pytest.raises(RuntimeError, match=says):
+        function(torch.zeros(3, 4, device="xla"))
 
 
 def test_tensors_of_inference_mode() -> None:

@@ -1,0 +1,88 @@
+"""Scatters and reductions of scattered rows that torch_xla refuses, or computes on the CPU.
+
+torch_xla cuts the array to the size of the index, and refuses an index that is longer than the array. Means, and
+reductions that leave the array's own elements out, it computes on the CPU, as it does those of rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Kernel = Callable[..., Any]
+
+
+def scatter(kernel: Kernel, x: Any, dim: int, index: Any, source: Any, **options: Any) -> Any:
+    """``scatter`` of a tensor or a number, whose index may be longer along ``dim`` than ``x``."""
+    import torch
+
+    if not x.dim():
+        return torch.view_copy(scatter(kernel, torch.view_copy(x, (1,)), dim, index, source), ())
+    size = x.shape[dim]
+    more = (index.shape[dim] if index.dim() else 1) - size
+    if more <= 0:
+        return kernel(x, dim, index, source, **options)
+    padding = [0, 0] * (x.dim() - 1 - dim % x.dim()) + [0, more]
+    wide = kernel(torch.constant_pad_nd(x, padding), dim, index, source, **options)
+    return torch.slice_copy(wide, dim, 0, size)
+
+
+def scatter_reduce(
+    kernel: Kernel,
+    x: Any,
+    dim: int,
+    index: Any,
+    source: Any,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> Any:
+    """``scatter_reduce`` by sums, products, means and extrema, with or without the elements of ``x``."""
+    import torch
+
+    if not x.dim() or reduce not in ("sum", "prod", "mean", "amax", "amin"):
+        return kernel(x, dim, index, source, reduce, include_self=include_self)
+    start = x
+    if not include_self:
+        start = torch.scatter(x, dim, index, _neutral(x.dtype, reduce))
+    if reduce != "mean":
+        return kernel(start, dim, index, source, reduce, include_self=True)
+    total = torch.scatter_add(start, dim, index, source)
+    ones = torch.ones(index.shape, dtype=x.dtype, device=x.device)
+    zeros = torch.zeros(x.shape, dtype=x.dtype, device=x.device)
+    count = torch.scatter_add(zeros, dim, index, ones)
+    count = count + 1 if include_self else torch.clamp(count, min=1)
+    rounding = None if x.dtype.is_floating_point or x.dtype.is_complex else "floor"
+    return torch.div(total, count, rounding_mode=rounding)
+
+
+def index_reduce(
+    x: Any, dim: int, index: Any, source: Any, reduce: str, *, include_self: bool = True
+) -> Any:
+    """``index_reduce``: row n of ``source`` along ``dim`` goes to row ``index[n]``."""
+    import torch
+
+    if index.dim() > 1 or index.numel() != (source.shape[dim] if source.dim() else 1):
+        raise RuntimeError(
+            f"index_reduce(): the index has the shape {tuple(index.shape)}, and needs one number for each of the rows "
+            f"along dimension {dim} of a source of the shape {tuple(source.shape)}"
+        )
+    if not x.dim():
+        return torch.scatter_reduce(x, dim, index, source, reduce, include_self=include_self)
+    shape = [1] * source.dim()
+    shape[dim] = index.numel()
+    rows = torch.expand_copy(torch.view_copy(index, shape), source.shape)
+    return torch.scatter_reduce(x, dim, rows, source, reduce, include_self=include_self)
+
+
+def _neutral(dtype: Any, reduce: str) -> Any:
+    import torch
+
+    if reduce in ("amax", "amin"):
+        if dtype.is_floating_point:
+            return float("-inf") if reduce == "amax" else float("inf")
+        if dtype == torch.bool:
+            return reduce == "amin"
+        limits = torch.iinfo(dtype)
+        return limits.min if reduce == "amax" else limits.max
+    return 1 if reduce == "prod" else 0

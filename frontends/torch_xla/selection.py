@@ -1,0 +1,114 @@
+"""Medians and searches in sorted numbers, which torch_xla computes on the CPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def median(x: Any) -> Any:
+    """``median`` of all elements: the lower one of two, and NaN if there is one."""
+    return _of_all(median_along, x)
+
+
+def nanmedian(x: Any) -> Any:
+    return _of_all(nanmedian_along, x)
+
+
+def median_along(x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
+    """``median`` along a dimension, and the index of each."""
+    import torch
+
+    if not x.dim():
+        return x.clone(), torch.zeros((), dtype=torch.int64, device=x.device)
+    _check(x, dim)
+    order = torch.argsort(x.detach(), dim=dim, stable=True)
+    index = order.narrow(dim, (x.shape[dim] - 1) // 2, 1)
+    if x.is_floating_point():
+        nan = x.isnan()
+        index = torch.where(nan.any(dim, True), nan.int().argmax(dim, True), index)
+    return _taken(x, dim, index, keepdim)
+
+
+def nanmedian_along(x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
+    """``nanmedian`` along a dimension: that of the numbers, and NaN where there are none."""
+    import torch
+
+    if not x.dim() or not x.is_floating_point():
+        return median_along(x, dim, keepdim)
+    _check(x, dim)
+    nan = x.isnan()
+    order = torch.argsort(torch.where(nan, 0, x.detach()), dim=dim, stable=True)
+    # Numbers before what is none, and both in order: infinities are numbers.
+    order = order.gather(dim, torch.argsort(nan.gather(dim, order).int(), dim=dim, stable=True))
+    count = nan.logical_not().sum(dim, True)
+    return _taken(x, dim, order.gather(dim, ((count - 1) // 2).clamp(min=0)), keepdim)
+
+
+def searchsorted(
+    sequence: Any,
+    x: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Any = None,
+) -> Any:
+    """``searchsorted``: where each of ``x`` goes into ``sequence``, sorted along its last dimension.
+
+    ``sequence`` has one dimension, or all but the last of ``x``. Raises RuntimeError as PyTorch does.
+    """
+    import torch
+
+    if not isinstance(x, torch.Tensor):
+        x = torch.tensor(x, dtype=sequence.dtype, device=sequence.device)
+    if side is not None and (side not in ("left", "right") or (right and side == "left")):
+        raise RuntimeError(
+            f"torch.searchsorted(): side is 'left' or 'right' and agrees with right={right}, but it is {side!r}"
+        )
+    if sequence.dtype != x.dtype:
+        raise RuntimeError(
+            "torch.searchsorted(): boundary tensor and input value tensor should have same dtype, but they have "
+            f"{sequence.dtype} and {x.dtype}"
+        )
+    if not sequence.dim() or (sequence.dim() > 1 and sequence.shape[:-1] != x.shape[:-1]):
+        raise RuntimeError(
+            "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 dimensions of boundaries "
+            f"tensor and input value tensor must match, but they have {tuple(sequence.shape)} and {tuple(x.shape)}"
+        )
+    if sorter is not None:
+        sequence = sequence.gather(-1, sorter)
+    size = sequence.shape[-1]
+    low = torch.zeros(x.shape, dtype=torch.int64, device=x.device)
+    high = torch.full_like(low, size)
+    for _ in range(size.bit_length()):
+        middle = torch.div(low + high, 2, rounding_mode="floor")
+        place = middle.clamp(max=size - 1)
+        if sequence.dim() == 1:
+            found = sequence.index_select(0, place.reshape(-1)).reshape(place.shape)
+        else:
+            found = sequence.gather(-1, place)
+        ends = found > x if right or side == "right" else found >= x
+        searches = low < high
+        high = torch.where(searches & ends, middle, high)
+        low = torch.where(searches & ends.logical_not(), middle + 1, low)
+    return low.int() if out_int32 else low
+
+
+def _of_all(along: Any, x: Any) -> Any:
+    import torch
+
+    if not x.numel():
+        return torch.full((), float("nan"), dtype=x.dtype, device=x.device)
+    return along(x.reshape(-1), 0)[0]
+
+
+def _taken(x: Any, dim: int, index: Any, keepdim: bool) -> tuple[Any, Any]:
+    values = x.gather(dim, index)
+    return (values, index) if keepdim else (values.squeeze(dim), index.squeeze(dim))
+
+
+def _check(x: Any, dim: int) -> None:
+    if not x.shape[dim]:
+        raise IndexError(
+            f"median(): Expected reduction dim {dim} to have non-zero size, but x has the shape {tuple(x.shape)}"
+        )
