@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, Final
 
-from . import complex_numbers, decomposed, linear_algebra, scatters, singular_values
+from . import complex_numbers, decomposed, linear_algebra, sampling, scatters, singular_values
 
 # Operations whose decomposition is PyTorch's own (torch._decomp).
 _DECOMPOSED: Final = (
@@ -62,6 +62,9 @@ def install() -> None:
         "clamp_min.default": lambda x, bound: x.clamp(min=bound),
         "hardshrink_backward.default": _shrink_backward,
         "softshrink_backward.default": _shrink_backward,
+        "upsample_bilinear2d.default": sampling.bilinear,
+        "upsample_bilinear2d_backward.default": sampling.bilinear_backward,
+        "upsample_nearest2d_backward.default": sampling.nearest_backward,
     }
     for overload in ("Scalar", "ScalarOpt_dtype", "ScalarOpt_dim", "ScalarOpt_dim_dtype"):
         corrections[f"norm.{overload}"] = _norm
@@ -204,8 +207,10 @@ def _pack_padded_sequence(kernel: Any, x: Any, lengths: Any, batch_first: bool) 
 
 
 def _sum(kernel: Any, x: Any, dim: Any = None, keepdim: bool = False, **options: Any) -> Any:
-    """The sum over all dimensions where ``dim`` names none, as gradients of a maximum norm ask for it."""
-    if dim is not None and not dim:
+    """The sum over all dimensions where ``dim`` names none, as gradients of a maximum norm ask for it; and of a number
+    along the dimension that it has to PyTorch.
+    """
+    if dim is not None and (not dim or not x.dim()):
         dim = list(range(x.dim()))
     return kernel(x, dim, keepdim, **options)
 
@@ -324,6 +329,7 @@ _BESIDE: Final[dict[str, dict[str, Callable[..., Any]]]] = {
         "slice_copy.Tensor": _slice,
         "slice_scatter.default": _slice_scatter,
         "sum.dim_IntList": _sum,
+        "upsample_nearest2d.default": sampling.nearest,
         **complex_numbers.CORRECTIONS,
         **_EXTREMES,
     },

@@ -1,6 +1,6 @@
-"""Samples of volumes between their elements, and images made smaller without aliasing.
+"""Samples of volumes between their elements, images made smaller without aliasing, gradients of larger ones.
 
-torch_xla computes both on the CPU. They are PyTorch's formulas (``aten/src/ATen/native/GridSampler*``,
+torch_xla computes them on the CPU. They are PyTorch's formulas (``aten/src/ATen/native/GridSampler*``,
 ``UpSampleKernel.cpp``) in terms of operations that have gradients.
 """
 
@@ -9,6 +9,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from typing import Any, Final
+
+import numpy as np
 
 _BILINEAR, _NEAREST = 0, 1
 _ZEROS, _BORDER, _REFLECTION = range(3)
@@ -79,6 +81,119 @@ def _place(c: Any, size: int, padding: int, align_corners: bool) -> Any:
         rest = place - flips.detach() * span
         place = torch.where(flips % 2 == 0, rest + first, span - rest + first)
     return place.clamp(0, size - 1)
+
+
+def nearest(
+    kernel: Callable[..., Any], x: Any, output_size: Any, height: Any = None, width: Any = None
+) -> Any:
+    """``upsample_nearest2d`` of ``x`` [n, c, h, w]: torch_xla takes the ratio of sizes for a given factor."""
+    import torch
+
+    sources = [
+        _sources(x.shape[dim], int(output_size[dim - 2]), scale)
+        for dim, scale in ((2, height), (3, width))
+    ]
+    if all(
+        np.array_equal(given, _sources(x.shape[dim], len(given), None))
+        for dim, given in zip((2, 3), sources, strict=True)
+    ):
+        return kernel(x, output_size, height, width)
+    for dim, given in zip((2, 3), sources, strict=True):
+        x = torch.index_select(x, dim, torch.from_numpy(given).to(x.device))
+    return x
+
+
+def bilinear(
+    x: Any, output_size: Any, align_corners: bool, height: Any = None, width: Any = None
+) -> Any:
+    """``upsample_bilinear2d`` of ``x`` [n, c, h, w].
+
+    torch_xla takes the ratio of the sizes for a given factor, and of a third as it is rounded other elements.
+    """
+    for dim, scale in ((2, height), (3, width)):
+        places = _neighbours(x.shape[dim], int(output_size[dim - 2]), scale, align_corners)
+        x = _mixed(x, dim, *places)
+    return x
+
+
+def bilinear_backward(
+    gradient: Any,
+    output_size: Any,
+    input_size: Any,
+    align_corners: bool,
+    height: Any = None,
+    width: Any = None,
+) -> Any:
+    """``upsample_bilinear2d_backward``: each element gets its share of what was made of it, [n, c, h, w]."""
+    for dim, scale in ((2, height), (3, width)):
+        given = int(input_size[dim])
+        sources, weights = _neighbours(given, int(output_size[dim - 2]), scale, align_corners)
+        made: list[list[tuple[int, float]]] = [[] for _ in range(given)]
+        for n, (near, shares) in enumerate(zip(sources, weights, strict=True)):
+            for source, share in zip(near, shares, strict=True):
+                made[source].append((n, share))
+        most = max(map(len, made), default=0)
+        padded = [row + [(0, 0.0)] * (most - len(row)) for row in made]
+        table = np.array(padded, np.float64).reshape(given, most, 2)
+        gradient = _mixed(gradient, dim, table[..., 0].astype(np.int64), table[..., 1])
+    return gradient
+
+
+def _neighbours(given: int, wanted: int, scale: float | None, align_corners: bool) -> Any:
+    """The two of ``given`` elements that each of the ``wanted`` ones lies between, and their shares: [wanted, 2]."""
+    if align_corners:
+        step = np.float32((given - 1) / (wanted - 1) if wanted > 1 else 0)
+        place = np.arange(wanted, dtype=np.float32) * step
+    else:
+        step = np.float32(1 / scale if scale else given / max(wanted, 1))
+        place = np.maximum(
+            (np.arange(wanted, dtype=np.float32) + np.float32(0.5)) * step - np.float32(0.5), 0
+        )
+    first = np.minimum(place.astype(np.int64), given - 1)
+    share = np.clip(place - first.astype(np.float32), 0, 1)
+    return np.stack([first, np.minimum(first + 1, given - 1)], 1), np.stack([1 - share, share], 1)
+
+
+def _mixed(x: Any, dim: int, sources: Any, weights: Any) -> Any:
+    """Sums of the elements ``sources`` [n, k] of ``x`` along ``dim``, times ``weights``: n elements there.
+
+    In float32 for shorter floats.
+    """
+    import torch
+
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    taken = torch.index_select(wide, dim, torch.from_numpy(sources.reshape(-1)).to(x.device))
+    shape = (*x.shape[:dim], *sources.shape, *x.shape[dim + 1 :])
+    factors = torch.from_numpy(weights).to(wide.dtype).to(x.device)
+    factors = torch.view_copy(factors, (*sources.shape, *(1 for _ in x.shape[dim + 1 :])))
+    return torch.sum(torch.view_copy(taken, shape) * factors, dim + 1).to(x.dtype)
+
+
+def nearest_backward(
+    gradient: Any, output_size: Any, input_size: Any, height: Any = None, width: Any = None
+) -> Any:
+    """``upsample_nearest2d_backward``: each element of ``input_size`` gets what was made of it, [n, c, h, w]."""
+    import torch
+
+    for dim, scale in ((2, height), (3, width)):
+        given, wanted = int(input_size[dim]), int(output_size[dim - 2])
+        sources = _sources(given, wanted, scale)
+        times = wanted // max(given, 1)
+        if wanted == given * times and np.array_equal(sources, np.arange(wanted) // max(times, 1)):
+            shape = (*gradient.shape[:dim], given, times, *gradient.shape[dim + 1 :])
+            gradient = torch.sum(torch.view_copy(gradient, shape), dim + 1)
+        else:
+            shape = (*gradient.shape[:dim], given, *gradient.shape[dim + 1 :])
+            zeros = torch.zeros(shape, dtype=gradient.dtype, device=gradient.device)
+            places = torch.from_numpy(sources).to(gradient.device)
+            gradient = torch.index_add(zeros, dim, places, gradient)
+    return gradient
+
+
+def _sources(given: int, wanted: int, scale: float | None) -> Any:
+    """Which of ``given`` elements each of the ``wanted`` ones is, in float32 as PyTorch computes it."""
+    step = np.float32(1 / scale if scale else given / max(wanted, 1))
+    return np.minimum((np.arange(wanted, dtype=np.float32) * step).astype(np.int64), given - 1)
 
 
 def smaller_bilinear(

@@ -47,6 +47,34 @@ CASES: dict[str, tuple[Callable[..., torch.Tensor], tuple[torch.Tensor, ...]]] =
         lambda x: functional.interpolate(x, 5, mode="nearest-exact"),
         (X[0],),
     ),
+    **{
+        f"nearest to {size}": (
+            lambda x, size=size: functional.interpolate(x[:, 1:].mT, size, mode="nearest"),
+            (X,),
+        )
+        for size in ((14, 12), (9, 8), (3, 2), (7, 18))
+    },
+    **{
+        f"{mode} by {factors}": (
+            lambda x, mode=mode, factors=factors: functional.interpolate(
+                x[:, 1:].mT, scale_factor=factors, mode=mode
+            ),
+            (X,),
+        )
+        for mode in ("nearest", "bilinear")
+        for factors in ((2, 1.7), (0.6, 1.3), (2, 2))
+    },
+    **{
+        f"bilinear to {size}{', corners' * corners}": (
+            lambda x, size=size, corners=corners: functional.interpolate(
+                x[:, 1:].mT, size, mode="bilinear", align_corners=corners
+            ),
+            (X,),
+        )
+        for size in ((14, 12), (9, 8), (3, 2), (7, 18), (1, 1))
+        for corners in (False, True)
+    },
+    "sum of a number": (lambda x: x.sum(0) + x.sum(-1, dtype=torch.float64), (numbers(),)),
     "linear": (lambda x: functional.interpolate(x, 11, mode="linear"), (X[0],)),
     "bicubic": (lambda x: functional.interpolate(x, (9, 5), mode="bicubic"), (X,)),
     "bicubic of corners": (
