@@ -38,14 +38,16 @@ from tripont.core.schema.messages import (
 from tripont.version import __version__ as version
 
 from .ir.errors import STATUS_CODES, CompileError
-from .targets import beside, code_cache
+from .targets import code_cache
 from .xla import partitioners
 
 # Bytes of a message that is not copied, and after which memory is given back at once.
 LARGE: Final = 1 << 20
-# Answers after which the garbage collector looks at what has lived through some collections, and at everything.
-OLDER: Final = 10
-ALL: Final = 100
+# New objects after which the garbage collector looks at them: a compile makes many that live until it ends.
+NEW_OBJECTS: Final = 50_000
+# Seconds that a thread waits at most for another to give it Python's lock. The usual 5 ms are as long as LLVM takes for
+# a kernel, between which its thread (targets/beside.py) needs the lock for a moment.
+SWITCH_INTERVAL: Final = 2e-4
 
 CODE_NAMES: Final = {number: name for name, number in STATUS_CODES.items()}
 
@@ -164,23 +166,15 @@ def ask(
 
 
 def serve(connection: socket.socket, compile_program: CompileFunction) -> None:
-    """Answer requests until the other side closes the connection or sends something else.
-
-    The garbage collector runs after an answer, while nobody waits for it.
-    """
-    answers = 0
+    """Answer requests until the other side closes the connection or sends something else."""
     while (payload := receive_fields(connection, Request)) is not None:
         size = len(payload)
         send(connection, Accepted())
         response = handle(payload, compile_program, functools.partial(ask, connection))
         size = max(size, send(connection, response))
         del response
-        answers += 1
-        # The modules of a large program are cycles of large objects.
-        if size > LARGE or answers % ALL == 0:
+        if size > LARGE:  # its modules are cycles of large objects
             gc.collect()
-        else:
-            gc.collect(1 if answers % OLDER == 0 else 0)
 
 
 def end_with_connection(connection: socket.socket) -> None:
@@ -259,8 +253,9 @@ def main(arguments: list[str]) -> int:
     compile_program = prepare()
     enable_reading_limit()
     gc.freeze()  # what was imported stays: no collection needs to look at it
-    gc.disable()  # it runs when `serve` says so
-    sys.setswitchinterval(beside.SWITCH_INTERVAL)
+    gc.set_threshold(NEW_OBJECTS)
+    gc.enable()  # the runtime starts this process without
+    sys.setswitchinterval(SWITCH_INTERVAL)
     move_output(stderr_fd)
     send(connection, Hello(messages.PROTOCOL_VERSION, version, sources, packages()))
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):

@@ -1,20 +1,16 @@
 """Work on a thread beside the caller, for what does not hold Python's lock: LLVM compiles while Python goes on.
 
 Between its calls of LLVM the thread needs Python's lock for a moment, for which it may wait as long as the
-interpreter's switch interval, so the compile worker sets a short one.
+interpreter's switch interval, so the compile worker sets a short one (worker.py).
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 T = TypeVar("T")
-
-# Seconds that a thread of the compile worker waits at most for another to give it Python's lock. The usual 5 ms are as
-# long as LLVM takes for a kernel.
-SWITCH_INTERVAL: Final = 2e-4
 
 
 class Beside(Generic[T]):

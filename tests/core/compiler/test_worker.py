@@ -126,24 +126,3 @@ def test_a_package_that_cannot_be_imported_is_an_error_of_the_first_program(monk
     assert worker.prepare() is compile_program
     with pytest.raises(ModuleNotFoundError):
         compile_program(b"func.func @main() { return }", "mlir", b"", {"target": "host"})
-
-
-def test_the_garbage_collector_runs_after_an_answer_and_not_before(monkeypatch):
-    """What a compile leaves is looked at while nobody waits: old objects too, now and then, and for a large program."""
-    collected: list[Any] = []
-    monkeypatch.setattr(worker, "OLDER", 2)
-    monkeypatch.setattr(worker, "ALL", 4)
-    monkeypatch.setattr(worker.gc, "collect", lambda generation=2: collected.append(generation))
-    here, there = socket.socketpair()
-
-    def compile_program(program, *_):
-        assert len(collected) == int(program)
-        return b"artifact"
-
-    with here, there:
-        for number in range(5):
-            fields = bytes(request(str(number).encode(), {}))
-            here.sendall(worker.FRAME.pack(messages.Request.NUMBER, len(fields)) + fields)
-        here.shutdown(socket.SHUT_WR)
-        worker.serve(there, compile_program)
-    assert collected == [0, 1, 0, 2, 0]
