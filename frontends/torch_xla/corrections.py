@@ -229,6 +229,15 @@ def _diagonal_scatter(
     return _in_order(result, [order.index(d) for d in range(x.dim())])
 
 
+def _cumsum(kernel: Any, x: Any, dim: int, *, dtype: Any = None) -> Any:
+    """Running sums of integers and of bool in int64; torch_xla keeps their dtype, in which they overflow."""
+    import torch
+
+    if dtype is None and not (x.is_floating_point() or x.is_complex()):
+        dtype = torch.int64
+    return kernel(x, dim, dtype=dtype) if dtype is None else kernel(x.to(dtype), dim, dtype=dtype)
+
+
 def _with_last(x: Any, *last: int) -> list[int]:
     """The dimensions of ``x`` with ``last`` behind the others."""
     moved = [d % x.dim() for d in last]
@@ -315,6 +324,7 @@ _EXTREMES: Final = {"amax.default": _extreme("max"), "amin.default": _extreme("m
 _BESIDE: Final[dict[str, dict[str, Callable[..., Any]]]] = {
     "XLA": {
         "clamp.default": _clamp,
+        "cumsum.default": _cumsum,
         "diagonal_copy.default": _diagonal,
         "diagonal_scatter.default": _diagonal_scatter,
         "linalg_inv_ex.default": _inv_ex,

@@ -8,11 +8,12 @@ decomposition. Tensors of inference mode are not seen there, and go to the CPU a
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from . import embedding_bags, sampling, selection
+from . import embedding_bags, pooling, sampling, selection
 
 # Those of which PyTorch's decomposition is taken (torch._decomp).
 _OF_PYTORCH: Final = (
@@ -122,5 +123,7 @@ _OURS: Final[dict[str, Callable[..., Any]]] = {
 BESIDE: Final[dict[str, Callable[..., Any]]] = {
     "_embedding_bag.default": embedding_bags.embedding_bag,
     "_embedding_bag_forward_only.default": embedding_bags.embedding_bag,
+    "avg_pool2d.default": functools.partial(pooling.average, 2),
+    "avg_pool3d.default": functools.partial(pooling.average, 3),
     "grid_sampler_3d.default": sampling.grid_sampler_3d,
 }

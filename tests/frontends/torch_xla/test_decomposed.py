@@ -74,6 +74,27 @@ CASES: dict[str, tuple[Callable[..., torch.Tensor], tuple[torch.Tensor, ...]]] =
         for size in ((14, 12), (9, 8), (3, 2), (7, 18), (1, 1))
         for corners in (False, True)
     },
+    **{
+        f"means over {divisor}{', up to the end' * ceil}": (
+            lambda x, divisor=divisor, ceil=ceil: functional.avg_pool2d(
+                x, 3, 2, 1, ceil, False, divisor
+            ),
+            (X,),
+        )
+        for divisor in (1, 7)
+        for ceil in (False, True)
+    },
+    "means of volumes over a divisor": (
+        lambda x: functional.avg_pool3d(x, (2, 3, 3), 2, (0, 1, 1), True, True, 5),
+        (VOLUME,),
+    ),
+    **{
+        f"running sums of {dtype}": (
+            lambda x: x.cumsum(0) + torch.cumsum(x, -1, dtype=torch.float32),
+            (torch.arange(60).reshape(5, 12).to(dtype),),
+        )
+        for dtype in (torch.bool, torch.int8, torch.int32, torch.int64)
+    },
     "sum of a number": (lambda x: x.sum(0) + x.sum(-1, dtype=torch.float64), (numbers(),)),
     "linear": (lambda x: functional.interpolate(x, 11, mode="linear"), (X[0],)),
     "bicubic": (lambda x: functional.interpolate(x, (9, 5), mode="bicubic"), (X,)),
