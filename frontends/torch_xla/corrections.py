@@ -16,7 +16,15 @@ import warnings
 from collections.abc import Callable
 from typing import Any, Final
 
-from . import complex_numbers, decomposed, linear_algebra, sampling, scatters, singular_values
+from . import (
+    complex_numbers,
+    decomposed,
+    integers,
+    linear_algebra,
+    sampling,
+    scatters,
+    singular_values,
+)
 
 # Operations whose decomposition is PyTorch's own (torch._decomp).
 _DECOMPOSED: Final = (
@@ -327,6 +335,8 @@ _BESIDE: Final[dict[str, dict[str, Callable[..., Any]]]] = {
         "cumsum.default": _cumsum,
         "diagonal_copy.default": _diagonal,
         "diagonal_scatter.default": _diagonal_scatter,
+        "div.Tensor_mode": integers.divide,
+        "floor_divide.default": integers.floor_divide,
         "linalg_inv_ex.default": _inv_ex,
         "masked_scatter.default": _masked_scatter,
         "native_batch_norm.default": _batch_norm,

@@ -244,7 +244,7 @@ _register(
 _register(
     "divide", 2, reference.divide, code.by_kind(code.divide_constant, code.divide_floats, code.divide_constant),
     complex_math.of_divide, kinds=_NUMBERS, price=Price(5.0, 1.0, of_integers=Price(20.0, 4.0)), error=ROUNDED,
-    hoisting=WORTH,
+    hoisting=WORTH, calls={"tripont.divide": ops_elementwise.call("divide")},
 )
 _register(
     "remainder", 2, reference.remainder,

@@ -1,0 +1,74 @@
+"""Quotients of integers, which torch_xla computes in float32: 2147483647 // 3 is 22 too large there.
+
+The quotient towards zero is a custom call that the compiler reads as StableHLO's division of integers. A quotient by 0
+is -1, where PyTorch's CPU raises an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from .calls import call
+
+Kernel = Callable[..., Any]
+
+_TARGET: Final = "tripont.divide"
+
+
+def divide(kernel: Kernel, x: Any, y: Any, *, rounding_mode: str | None = None) -> Any:
+    """``div`` with a rounding mode; ``kernel`` for others than integers."""
+    import torch
+
+    dtype = torch.result_type(x, y)
+    if rounding_mode is None or dtype == torch.bool or dtype.is_floating_point or dtype.is_complex:
+        return kernel(*_tensors(x, y, dtype), rounding_mode=rounding_mode)
+    return _floor(x, y, dtype) if rounding_mode == "floor" else _quotient(x, y, dtype)[0]
+
+
+def floor_divide(kernel: Kernel, x: Any, y: Any) -> Any:
+    """``floor_divide``; ``kernel`` for others than integers."""
+    import torch
+
+    dtype = torch.result_type(x, y)
+    if dtype == torch.bool or dtype.is_floating_point or dtype.is_complex:
+        return kernel(*_tensors(x, y, dtype))
+    return _floor(x, y, dtype)
+
+
+def _floor(x: Any, y: Any, dtype: Any) -> Any:
+    import torch
+
+    quotient, x, y = _quotient(x, y, dtype)
+    if not dtype.is_signed:
+        return quotient
+    rest = torch.fmod(x, y)
+    return quotient - ((rest != 0) & ((rest < 0) != (y < 0))).to(dtype)
+
+
+def _quotient(x: Any, y: Any, dtype: Any) -> tuple[Any, Any, Any]:
+    """The quotient towards zero, and both operands in its dtype and shape."""
+    import torch
+
+    x, y = (t.to(dtype) for t in _tensors(x, y, dtype))
+    shape = torch.broadcast_shapes(x.shape, y.shape)  # type: ignore[no-untyped-call]
+    x, y = (torch.expand_copy(t, shape) for t in (x, y))
+    (quotient,) = call(_TARGET, [x, y], [(shape, dtype)], {})
+    return quotient, x, y
+
+
+def _tensors(x: Any, y: Any, dtype: Any) -> tuple[Any, Any]:
+    """Both on the device: a number of Python's, or a tensor of the CPU's that stands for it, is a constant there."""
+    import torch
+
+    device = next(
+        t.device for t in (x, y) if isinstance(t, torch.Tensor) and t.device.type == "xla"
+    )
+
+    def on_device(t: Any) -> Any:
+        if isinstance(t, torch.Tensor) and t.device == device:
+            return t
+        number = t.item() if isinstance(t, torch.Tensor) else t
+        return torch.full((), number, dtype=dtype, device=device)
+
+    return on_device(x), on_device(y)
