@@ -237,6 +237,18 @@ def _diagonal_scatter(
     return _in_order(result, [order.index(d) for d in range(x.dim())])
 
 
+def _compare(kernel: Any, x: Any, number: Any) -> Any:
+    """A comparison with a number of Python's, which is rounded to the dtype of both first: torch_xla compares in
+    float64, where no float32 is 0.1.
+    """
+    import torch
+
+    if type(number) is not float or x.dtype == torch.float64:
+        return kernel(x, number)
+    dtype = torch.result_type(x, number)
+    return kernel(x.to(dtype), torch.tensor(number, dtype=dtype).item())
+
+
 def _cumsum(kernel: Any, x: Any, dim: int, *, dtype: Any = None) -> Any:
     """Running sums of integers and of bool in int64; torch_xla keeps their dtype, in which they overflow."""
     import torch
@@ -350,6 +362,7 @@ _BESIDE: Final[dict[str, dict[str, Callable[..., Any]]]] = {
         "slice_scatter.default": _slice_scatter,
         "sum.dim_IntList": _sum,
         "upsample_nearest2d.default": sampling.nearest,
+        **{f"{name}.Scalar": _compare for name in ("eq", "ne", "lt", "le", "gt", "ge")},
         **complex_numbers.CORRECTIONS,
         **_EXTREMES,
     },

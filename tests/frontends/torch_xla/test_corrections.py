@@ -359,3 +359,12 @@ def test_what_inv_ex_tells_of_each_matrix(shape, dtype) -> None:
     inverse, info = torch.linalg.inv_ex(a.to("xla"))
     assert torch.equal(inverse.cpu(), a)
     assert torch.equal(info.cpu(), torch.linalg.inv_ex(a).info)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64, torch.int32])
+@pytest.mark.parametrize("number", [0.1, 0.3, 1, float("nan"), float("inf"), 2.5, True])
+def test_comparisons_with_a_number(dtype, number) -> None:
+    """The number is rounded to the tensor's dtype, in which 0.1 is the same."""
+    x = torch.tensor([0.1, 0.3, 1, 2.5, float("inf") if dtype.is_floating_point else 7]).to(dtype)
+    for compare in (torch.eq, torch.ne, torch.lt, torch.le, torch.gt, torch.ge):
+        assert torch.equal(compare(x.to("xla"), number).cpu(), compare(x, number)), compare
