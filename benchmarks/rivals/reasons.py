@@ -15,6 +15,7 @@ _LIMIT = (
 _DISPATCH = "a few microseconds are JAX's dispatch, which torch's and NumPy's calls do not have"
 
 REASONS: Final[dict[str, str]] = {
+    "cholesky_1000_gradient": "the factor and the triangular solves are OpenBLAS's; the best rival calls oneMKL",
     "cholesky_1000": "a quarter of the time is OpenBLAS's triangular solves beside the diagonal; the best rival calls "
     "oneMKL",
     "eigh_300": "two thirds of the time are the tridiagonal form and its divide and conquer, which are OpenBLAS's; the "
@@ -27,6 +28,7 @@ REASONS: Final[dict[str, str]] = {
     "product_bf16_1024": _LIMIT,
     "product_f32_64": _DISPATCH,
     "product_f32_256": _LIMIT,
+    "product_f32_512": _LIMIT,
     "product_f32_1024": _LIMIT,
     "product_s8_256": f"{_DISPATCH}; its kernels multiply as fast as those of larger products",
     "product_s8_512": "the kernel multiplies at 98 % of the limit; 20 us are packing an operand and JAX's dispatch",
@@ -41,6 +43,7 @@ REASONS: Final[dict[str, str]] = {
 }
 
 _BLOCKED = "oneDNN reads and writes images in blocks of channels: each call copies the input and the result"
+_PACKED = "an operand is packed for the processor's products"
 MEMORY_REASONS: Final[dict[str, str]] = {
     "convolution": _BLOCKED,
     "convolution_in_loop": _BLOCKED,
@@ -49,6 +52,10 @@ MEMORY_REASONS: Final[dict[str, str]] = {
     "inverse_16_batch": "the arrays take as much as XLA's; a quarter of a megabyte, whatever the batch, comes on top",
     "jaxley_cell_gradient": "what the forward loop stacks for the gradient, 401 steps of some 50 small arrays; which "
     "of them XLA does without was not looked at",
-    "product_s8_1024": "an operand is packed for the processor's products",
+    "product_f32_512": _PACKED,
+    "product_f32_1024": _PACKED,
+    "product_s8_512": _PACKED,
+    "product_s8_1024": _PACKED,
+    "segment_sum_rows": "the rows are summed in two tables, one for each half of them",
     "svd_400": "LAPACK's workspace of the bidiagonal form, and the singular vectors of it beside the real ones",
 }
