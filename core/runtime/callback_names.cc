@@ -59,20 +59,22 @@ void RemoveCallbackNumber(uint64_t number) {
 }
 
 CallbackNames::CallbackNames(std::string_view program) : program_(program) {
-  std::set<std::string, std::less<>> data;  // digits that name no function
   std::vector<size_t> places;
+  for (size_t at = 0; (at = FindDigits(program, at)) != std::string_view::npos;
+       at += kCallbackDigits) {
+    places.push_back(at);
+  }
+  if (places.empty()) return;
+  std::set<std::string, std::less<>> data;  // digits that name no function
   {
     Numbers& numbers = AllNumbers();
     const std::lock_guard<std::mutex> lock(numbers.mutex);
-    for (size_t at = 0; (at = FindDigits(program, at)) != std::string_view::npos;
-         at += kCallbackDigits) {
+    std::erase_if(places, [&](size_t at) {
       const std::string_view digits = program.substr(at, kCallbackDigits);
-      if (numbers.digits.contains(digits)) {
-        places.push_back(at);
-      } else {
-        data.emplace(digits);
-      }
-    }
+      const bool is_name = numbers.digits.contains(digits);
+      if (!is_name) data.emplace(digits);
+      return !is_name;
+    });
   }
   if (places.empty()) return;
   masked_ = program;
