@@ -13,6 +13,8 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
+from .copies import broadcast
+
 Kernel = Callable[..., Any]
 
 
@@ -36,9 +38,7 @@ def from_parts(real: Any, imag: Any) -> Any:
             "torch.complex takes two tensors of one dtype, float32 or float64, and got "
             f"{real.dtype} and {imag.dtype}"
         )
-    shape = torch.broadcast_shapes(real.shape, imag.shape)  # type: ignore[no-untyped-call]
-    parts = [torch.expand_copy(part, shape) for part in (real, imag)]
-    return torch.view_as_complex_copy(torch.stack(parts, -1))
+    return torch.view_as_complex_copy(torch.stack(broadcast(real, imag), -1))
 
 
 def polar(absolute: Any, angle: Any) -> Any:

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from . import (
     complex_numbers,
+    copies,
     decomposed,
     integers,
     linear_algebra,
@@ -83,7 +84,9 @@ def install() -> None:
         warnings.simplefilter("ignore")
         for name, kernel in corrections.items():
             _libraries["XLA"].impl(_operation(name), kernel)
-        for name, decomposition in decomposed.decompositions(decomposition_table).items():
+        for name in decomposed.OF_PYTORCH:
+            _libraries["AutogradXLA"].impl(_operation(name), decomposition_table[_operation(name)])
+        for name, decomposition in decomposed.OURS.items():
             _libraries["AutogradXLA"].impl(_operation(name), decomposition)
         for key, beside in _BESIDE.items():
             for name, correction in beside.items():
@@ -225,16 +228,15 @@ def _sum(kernel: Any, x: Any, dim: Any = None, keepdim: bool = False, **options:
 
 def _diagonal(kernel: Any, x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
     """Diagonals of the last two dimensions: torch_xla takes those beside the main one of others in another order."""
-    return kernel(_in_order(x, _with_last(x, dim1, dim2)), offset, -2, -1)
+    return kernel(copies.in_order(x, copies.with_last(x, dim1, dim2)), offset, -2, -1)
 
 
 def _diagonal_scatter(
     kernel: Any, x: Any, source: Any, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> Any:
     """Diagonals of the last two dimensions are replaced: torch_xla refuses others that are not the first two."""
-    order = _with_last(x, dim1, dim2)
-    result = kernel(_in_order(x, order), source, offset, -2, -1)
-    return _in_order(result, [order.index(d) for d in range(x.dim())])
+    order = copies.with_last(x, dim1, dim2)
+    return copies.back(kernel(copies.in_order(x, order), source, offset, -2, -1), order)
 
 
 def _compare(kernel: Any, x: Any, number: Any) -> Any:
@@ -256,21 +258,6 @@ def _cumsum(kernel: Any, x: Any, dim: int, *, dtype: Any = None) -> Any:
     if dtype is None and not (x.is_floating_point() or x.is_complex()):
         dtype = torch.int64
     return kernel(x, dim, dtype=dtype) if dtype is None else kernel(x.to(dtype), dim, dtype=dtype)
-
-
-def _with_last(x: Any, *last: int) -> list[int]:
-    """The dimensions of ``x`` with ``last`` behind the others."""
-    moved = [d % x.dim() for d in last]
-    return [d for d in range(x.dim()) if d not in moved] + moved
-
-
-def _in_order(x: Any, order: list[int]) -> Any:
-    """``x`` with its dimensions in ``order``, as a copy: below PyTorch's own treatment of views, a view of a slice has
-    other elements.
-    """
-    import torch
-
-    return x if order == sorted(order) else torch.permute_copy(x, order)
 
 
 def _batch_norm(

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 from . import embedding_bags, pooling, sampling, selection
 
-# Those of which PyTorch's decomposition is taken (torch._decomp).
-_OF_PYTORCH: Final = (
+#: Those of which PyTorch's decomposition is taken (torch._decomp).
+OF_PYTORCH: Final = (
     "_upsample_nearest_exact1d.default",
     "_upsample_nearest_exact2d.default",
     "addmv.default",
@@ -39,17 +39,6 @@ _OF_PYTORCH: Final = (
     "upsample_bicubic2d.default",
     "upsample_linear1d.default",
 )
-
-
-def decompositions(table: Mapping[Any, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
-    """By the names of operations and overloads; ``table`` has PyTorch's, by operation."""
-    import torch
-
-    found: dict[str, Callable[..., Any]] = dict(_OURS)
-    for name in _OF_PYTORCH:
-        operation, overload = name.split(".")
-        found[name] = table[getattr(getattr(torch.ops.aten, operation), overload)]
-    return found
 
 
 def _exp2(x: Any) -> Any:
@@ -102,7 +91,8 @@ def _vdot(x: Any, y: Any) -> Any:
     return (x.conj() * y).sum()
 
 
-_OURS: Final[dict[str, Callable[..., Any]]] = {
+#: Those that are written here and in the files beside.
+OURS: Final[dict[str, Callable[..., Any]]] = {
     "_upsample_bicubic2d_aa.default": sampling.smaller_bicubic,
     "_upsample_bilinear2d_aa.default": sampling.smaller_bilinear,
     "addbmm.default": _addbmm,

@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Final
 
+from . import copies
 from .calls import call
 
 _TARGET: Final = "tripont.fft"
@@ -58,13 +59,9 @@ def c2r(x: Any, dim: Sequence[int], normalization: int, last_dim_size: int) -> A
 
 def _along(kind: str, x: Any, dim: list[int], length: list[int]) -> Any:
     """The transform of ``kind`` along ``dim``, which are the last dimensions to StableHLO."""
-    import torch
 
-    dim = [d % x.dim() for d in dim]
-    order = [d for d in range(x.dim()) if d not in dim] + dim
-    here = order == sorted(order)
-    # Copies: below PyTorch's own treatment of views, a view of a slice has other elements.
-    moved = x if here else torch.permute_copy(x, order)
+    order = copies.with_last(x, *dim)
+    moved = copies.in_order(x, order)
     shape = [*moved.shape[: -len(dim)], *length]
     dtype = x.dtype
     if kind == "RFFT":
@@ -74,7 +71,7 @@ def _along(kind: str, x: Any, dim: list[int], length: list[int]) -> Any:
         dtype = dtype.to_real()
     attributes: dict[str, str | Sequence[int]] = {"fft_type": kind, "fft_length": length}
     (result,) = call(_TARGET, [moved], [(shape, dtype)], attributes)
-    return result if here else torch.permute_copy(result, [order.index(d) for d in range(x.dim())])
+    return copies.back(result, order)
 
 
 def _normalized(x: Any, count: int, normalization: int, *, inverse: bool) -> Any:

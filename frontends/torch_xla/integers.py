@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from .calls import call
+from .copies import broadcast
 
 Kernel = Callable[..., Any]
 
@@ -21,7 +22,7 @@ def divide(kernel: Kernel, x: Any, y: Any, *, rounding_mode: str | None = None) 
     import torch
 
     dtype = torch.result_type(x, y)
-    if rounding_mode is None or dtype == torch.bool or dtype.is_floating_point or dtype.is_complex:
+    if rounding_mode is None or not _is_integer(dtype):
         return kernel(*_tensors(x, y, dtype), rounding_mode=rounding_mode)
     return _floor(x, y, dtype) if rounding_mode == "floor" else _quotient(x, y, dtype)[0]
 
@@ -31,9 +32,15 @@ def floor_divide(kernel: Kernel, x: Any, y: Any) -> Any:
     import torch
 
     dtype = torch.result_type(x, y)
-    if dtype == torch.bool or dtype.is_floating_point or dtype.is_complex:
+    if not _is_integer(dtype):
         return kernel(*_tensors(x, y, dtype))
     return _floor(x, y, dtype)
+
+
+def _is_integer(dtype: Any) -> bool:
+    import torch
+
+    return not (dtype == torch.bool or dtype.is_floating_point or dtype.is_complex)
 
 
 def _floor(x: Any, y: Any, dtype: Any) -> Any:
@@ -48,12 +55,8 @@ def _floor(x: Any, y: Any, dtype: Any) -> Any:
 
 def _quotient(x: Any, y: Any, dtype: Any) -> tuple[Any, Any, Any]:
     """The quotient towards zero, and both operands in its dtype and shape."""
-    import torch
-
-    x, y = (t.to(dtype) for t in _tensors(x, y, dtype))
-    shape = torch.broadcast_shapes(x.shape, y.shape)  # type: ignore[no-untyped-call]
-    x, y = (torch.expand_copy(t, shape) for t in (x, y))
-    (quotient,) = call(_TARGET, [x, y], [(shape, dtype)], {})
+    x, y = broadcast(*(t.to(dtype) for t in _tensors(x, y, dtype)))
+    (quotient,) = call(_TARGET, [x, y], [(x.shape, dtype)], {})
     return quotient, x, y
 
 

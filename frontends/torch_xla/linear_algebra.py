@@ -3,7 +3,6 @@
 They are custom calls of LAPACK's routines under XLA's names, which the compiler reads
 (``core/compiler/passes/custom_calls.py``), and torch_xla's triangular solve. What raises an error for a matrix that has
 no inverse or no factor (``solve``, ``cholesky``, ``lu_factor``) has to be read back anyhow, and stays on the CPU.
-Arrays are copied where PyTorch has views: below its treatment of views, a view of a slice has other elements.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from typing import Any
 
 from .calls import call
 from .complex_numbers import conjugate
+from .copies import broadcast_shape
 
 
 def solve_triangular(
@@ -24,7 +24,7 @@ def solve_triangular(
         a, b = _transposed(a), _transposed(b)
         x = solve_triangular(a, b, upper=not upper, unitriangular=unitriangular)
         return _transposed(x)
-    batch = _broadcast(a.shape[:-2], b.shape[:-2])
+    batch = broadcast_shape(a.shape[:-2], b.shape[:-2])
     a = torch.expand_copy(a, (*batch, *a.shape[-2:]))
     b = torch.expand_copy(b, (*batch, *b.shape[-2:]))
     return torch.triangular_solve(b, a, upper=upper, unitriangular=unitriangular)[0]
@@ -111,7 +111,7 @@ def lu_solve(factors: Any, pivots: Any, b: Any, *, left: bool = True, adjoint: b
     if not left:
         x = lu_solve(factors, pivots, _adjoint(b), adjoint=not adjoint)
         return _adjoint(x)
-    batch = _broadcast(factors.shape[:-2], b.shape[:-2])
+    batch = broadcast_shape(factors.shape[:-2], b.shape[:-2])
     n = factors.shape[-1]
     b = torch.expand_copy(b, (*batch, n, b.shape[-1]))
     if b.numel() == 0:
@@ -126,9 +126,9 @@ def lu_solve(factors: Any, pivots: Any, b: Any, *, left: bool = True, adjoint: b
         order = torch.argsort(order, -1)
     rows = torch.expand_copy(torch.unsqueeze_copy(order.long(), -1), b.shape)
     if adjoint:
-        conjugate = _adjoint(factors)
-        half = solve_triangular(conjugate, b, upper=False)
-        half = solve_triangular(conjugate, half, upper=True, unitriangular=True)
+        turned = _adjoint(factors)
+        half = solve_triangular(turned, b, upper=False)
+        half = solve_triangular(turned, half, upper=True, unitriangular=True)
         return torch.gather(half, -2, rows)
     half = solve_triangular(factors, torch.gather(b, -2, rows), upper=False, unitriangular=True)
     return solve_triangular(factors, half, upper=True)
@@ -157,12 +157,6 @@ def _sign(pivots: Any) -> Any:
     return 1 - 2 * (torch.sum(pivots != here, -1) % 2)
 
 
-def _broadcast(*shapes: Any) -> Any:
-    import torch
-
-    return torch.broadcast_shapes(*shapes)  # type: ignore[no-untyped-call]
-
-
 def _transposed(a: Any) -> Any:
     import torch
 
@@ -170,6 +164,4 @@ def _transposed(a: Any) -> Any:
 
 
 def _adjoint(a: Any) -> Any:
-    import torch
-
-    return conjugate(torch.transpose_copy(a, -2, -1))
+    return conjugate(_transposed(a))

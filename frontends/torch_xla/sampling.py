@@ -6,6 +6,7 @@ torch_xla computes them on the CPU. They are PyTorch's formulas (``aten/src/ATen
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable
 from typing import Any, Final
@@ -16,6 +17,8 @@ _BILINEAR, _NEAREST = 0, 1
 _ZEROS, _BORDER, _REFLECTION = range(3)
 # The cubic filter's parameter where images are made smaller.
 _CUBIC: Final = -0.5
+# A program records the same sizes in each step.
+_KEPT: Final = functools.lru_cache(maxsize=64)
 
 
 def grid_sampler_3d(
@@ -126,26 +129,39 @@ def bilinear_backward(
 ) -> Any:
     """``upsample_bilinear2d_backward``: each element gets its share of what was made of it, [n, c, h, w]."""
     for dim, scale in ((2, height), (3, width)):
-        given = int(input_size[dim])
-        sources, weights = _neighbours(given, int(output_size[dim - 2]), scale, align_corners)
-        made: list[list[tuple[int, float]]] = [[] for _ in range(given)]
-        for n, (near, shares) in enumerate(zip(sources, weights, strict=True)):
-            for source, share in zip(near, shares, strict=True):
-                made[source].append((n, share))
-        most = max(map(len, made), default=0)
-        padded = [row + [(0, 0.0)] * (most - len(row)) for row in made]
-        table = np.array(padded, np.float64).reshape(given, most, 2)
-        gradient = _mixed(gradient, dim, table[..., 0].astype(np.int64), table[..., 1])
+        places = _shares(int(input_size[dim]), int(output_size[dim - 2]), scale, align_corners)
+        gradient = _mixed(gradient, dim, *places)
     return gradient
 
 
+@_KEPT
+def _shares(given: int, wanted: int, scale: float | None, align_corners: bool) -> Any:
+    """Which of the ``wanted`` elements are made of each of the ``given`` ones, and its shares in them: [given, k]."""
+    sources, weights = _neighbours(given, wanted, scale, align_corners)
+    made: list[list[tuple[int, float]]] = [[] for _ in range(given)]
+    for n, (near, shares) in enumerate(zip(sources, weights, strict=True)):
+        for source, share in zip(near, shares, strict=True):
+            made[source].append((n, share))
+    most = max(map(len, made), default=0)
+    padded = [row + [(0, 0.0)] * (most - len(row)) for row in made]
+    table = np.array(padded, np.float64).reshape(given, most, 2)
+    return table[..., 0].astype(np.int64), np.ascontiguousarray(table[..., 1])
+
+
+def _step(given: int, wanted: int, scale: float | None, align_corners: bool) -> float:
+    """How far two of the ``wanted`` elements lie from each other among the ``given`` ones."""
+    if align_corners:
+        return (given - 1) / (wanted - 1) if wanted > 1 else 0.0
+    return 1 / scale if scale else given / max(wanted, 1)
+
+
+@_KEPT
 def _neighbours(given: int, wanted: int, scale: float | None, align_corners: bool) -> Any:
     """The two of ``given`` elements that each of the ``wanted`` ones lies between, and their shares: [wanted, 2]."""
+    step = np.float32(_step(given, wanted, scale, align_corners))
     if align_corners:
-        step = np.float32((given - 1) / (wanted - 1) if wanted > 1 else 0)
         place = np.arange(wanted, dtype=np.float32) * step
     else:
-        step = np.float32(1 / scale if scale else given / max(wanted, 1))
         place = np.maximum(
             (np.arange(wanted, dtype=np.float32) + np.float32(0.5)) * step - np.float32(0.5), 0
         )
@@ -190,9 +206,10 @@ def nearest_backward(
     return gradient
 
 
+@_KEPT
 def _sources(given: int, wanted: int, scale: float | None) -> Any:
     """Which of ``given`` elements each of the ``wanted`` ones is, in float32 as PyTorch computes it."""
-    step = np.float32(1 / scale if scale else given / max(wanted, 1))
+    step = np.float32(_step(given, wanted, scale, False))
     return np.minimum((np.arange(wanted, dtype=np.float32) * step).astype(np.int64), given - 1)
 
 
@@ -242,6 +259,7 @@ def _resized(
     return (rows @ wide @ columns.mT).to(x.dtype)
 
 
+@_KEPT
 def _weights(
     given: int,
     wanted: int,
@@ -251,10 +269,7 @@ def _weights(
     support: int,
 ) -> list[list[float]]:
     """What each of the ``wanted`` elements takes of the ``given`` ones."""
-    if align_corners:
-        step = (given - 1) / (wanted - 1) if wanted > 1 else 0.0
-    else:
-        step = 1 / scale if scale else given / wanted
+    step = _step(given, wanted, scale, align_corners)
     reach = support / 2 * max(step, 1.0)
     matrix = []
     for n in range(wanted):

@@ -17,7 +17,12 @@ def scatter(kernel: Kernel, x: Any, dim: int, index: Any, source: Any, **options
     import torch
 
     if not x.dim():
-        return torch.view_copy(scatter(kernel, torch.view_copy(x, (1,)), dim, index, source), ())
+        operands = (
+            torch.view_copy(t, (-1,)) if isinstance(t, torch.Tensor) else t
+            for t in (x, index, source)
+        )
+        x, index, source = operands
+        return torch.view_copy(scatter(kernel, x, dim, index, source), ())
     size = x.shape[dim]
     more = (index.shape[dim] if index.dim() else 1) - size
     if more <= 0:

@@ -81,7 +81,7 @@ def searchsorted(
     low = torch.zeros(x.shape, dtype=torch.int64, device=x.device)
     high = torch.full_like(low, size)
     for _ in range(size.bit_length()):
-        middle = torch.div(low + high, 2, rounding_mode="floor")
+        middle = torch.bitwise_right_shift(low + high, 1)
         place = middle.clamp(max=size - 1)
         if sequence.dim() == 1:
             found = sequence.index_select(0, place.reshape(-1)).reshape(place.shape)

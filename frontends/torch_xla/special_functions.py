@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .calls import call
+from .copies import broadcast
 
 
 def lgamma(x: Any) -> Any:
@@ -46,9 +47,8 @@ def _of(name: str, *operands: Any) -> Any:
     dtype = operands[0].dtype
     for operand in operands[1:]:
         dtype = torch.promote_types(dtype, operand.dtype)
-    shape = torch.broadcast_shapes(*(x.shape for x in operands))  # type: ignore[no-untyped-call]
-    same = [torch.expand_copy(x.to(dtype), shape) for x in operands]
-    (result,) = call(f"tripont.{name}", same, [(shape, dtype)], {})
+    same = broadcast(*(x.to(dtype) for x in operands))
+    (result,) = call(f"tripont.{name}", same, [(same[0].shape, dtype)], {})
     return result
 
 
