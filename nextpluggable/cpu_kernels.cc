@@ -16,10 +16,18 @@ namespace {
 
 namespace tf = ::tensorflow;
 
-constexpr std::array<std::string_view, 10> kOps = {
-    "CheckNumerics",   "MatrixInverse",    "MatrixSolve",   "Multinomial",
-    "RandomShuffle",   "RandomUniformInt", "RandomUniform", "RandomStandardNormal",
-    "TruncatedNormal", "TridiagonalSolve"};
+constexpr std::array<std::string_view, 12> kOps = {"CheckNumerics",
+                                                   "MatrixInverse",
+                                                   "MatrixSolve",
+                                                   "Multinomial",
+                                                   "ParameterizedTruncatedNormal",
+                                                   "RandomShuffle",
+                                                   "RandomUniform",
+                                                   "RandomUniformInt",
+                                                   "RandomStandardNormal",
+                                                   "StatelessParameterizedTruncatedNormal",
+                                                   "TridiagonalSolve",
+                                                   "TruncatedNormal"};
 
 // Whether the kernel is for numbers: XPU's memory holds nothing else.
 bool IsOfNumbers(const tf::KernelDef& kernel) {

@@ -26,6 +26,8 @@ absl::Status RunOnCpu(::tensorflow::OpKernelContext* context, ::tensorflow::OpKe
 //   TridiagonalSolve              XLA's kernel does not pivot
 //   RandomUniform, Multinomial,   XLA ignores the seed; a kernel has a generator of its own, which
 //   RandomShuffle, ...            starts from its node's seeds
+//   StatelessParameterized-       XLA draws other numbers
+//   TruncatedNormal
 //
 // In functions with jit_compile=True they are XLA's all the same (TridiagonalSolve: refused). An
 // op reads its arguments where they are, and its results are copied to the device.

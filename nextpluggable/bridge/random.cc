@@ -290,9 +290,9 @@ xla::XlaOp IntoRange(xla::XlaOp bits, xla::XlaOp least, xla::XlaOp end, xla::Pri
   return xla::BitcastConvertType(number, type);
 }
 
-absl::StatusOr<xla::PrimitiveType> TypeOf(Context* context) {
+absl::StatusOr<xla::PrimitiveType> TypeOf(Context* context, std::string_view attribute) {
   tf::DataType type = tf::DT_INVALID;
-  TF_RETURN_IF_ERROR(tf::GetNodeAttr(context->op_kernel().def(), "dtype", &type));
+  TF_RETURN_IF_ERROR(tf::GetNodeAttr(context->op_kernel().def(), attribute, &type));
   xla::PrimitiveType primitive = xla::PRIMITIVE_TYPE_INVALID;
   TF_RETURN_IF_ERROR(tf::DataTypeToPrimitiveType(type, &primitive));
   return primitive;
@@ -323,7 +323,7 @@ absl::Status CheckRange(Context* context, int input) {
 // The output of a kernel whose first input is the shape.
 absl::Status SetDrawn(Context* context, const Start& start, Draw draw, int range) {
   if (range != kNoRange) TF_RETURN_IF_ERROR(CheckRange(context, range));
-  TF_ASSIGN_OR_RETURN(const xla::PrimitiveType type, TypeOf(context));
+  TF_ASSIGN_OR_RETURN(const xla::PrimitiveType type, TypeOf(context, "dtype"));
   tf::TensorShape shape;
   TF_RETURN_IF_ERROR(
       context->ConstantInputAsShape(0, &shape, xla::ValueInferenceMode::kUpperBound));
@@ -402,6 +402,78 @@ absl::Status FromSeedInput(Context* context, tf::OpKernel& original) {
   return SetDrawn(context, start, kDraw, kRange);
 }
 
+// The logarithms of weights, [rows, classes] in double: less the largest of their row, which is no
+// infinity, and the weight of what is an infinity or no number is 0.
+xla::XlaOp Weights(xla::XlaOp logits, xla::PrimitiveType type,
+                   absl::Span<const int64_t> dimensions) {
+  xla::XlaBuilder* const builder = logits.builder();
+  const xla::XlaOp counts = xla::IsFinite(logits);
+  const xla::XlaOp finite =
+      xla::Select(counts, logits, xla::Broadcast(xla::MinFiniteValue(builder, type), dimensions));
+  const xla::XlaOp largest = xla::Reduce(finite, xla::MinFiniteValue(builder, type),
+                                         xla::CreateScalarMaxComputation(type, builder), {1});
+  const auto wide = [](xla::XlaOp x) { return xla::ConvertElementType(x, xla::F64); };
+  const xla::XlaOp weights = xla::Exp(xla::Sub(wide(finite), wide(largest), {0}));
+  return xla::Select(counts, weights, xla::ZerosLike(weights));
+}
+
+// Inputs: logits [rows, classes], the number of samples, seed. A sample is the number of classes
+// whose weights, with those before them, add up to no more than a part of the row's that is drawn.
+// The draws are those of the CPU's kernel on one thread. (On several it starts anew in the rows
+// that each of them gets, so that its numbers depend on the machine.)
+absl::Status Multinomial(Context* context, tf::OpKernel& original) {
+  if (HasComputedSize(context) || HasComputedConstant(context)) {
+    const Rule rule = FindRule(original.type_string());
+    if (rule != nullptr) return rule(context, original);
+    return Refuse(context, original);
+  }
+  const tf::TensorShape shape = context->InputShape(0);
+  if (shape.dims() != 2) {
+    return absl::InvalidArgumentError("logits should be a matrix, got shape " +
+                                      shape.DebugString());
+  }
+  if (const tf::TensorShape number = context->InputShape(1); number.dims() != 0) {
+    return absl::InvalidArgumentError("num_samples should be a scalar, got shape " +
+                                      number.DebugString());
+  }
+  int64_t samples = 0;
+  TF_RETURN_IF_ERROR(context->ConstantInputAsIntScalar(1, &samples));
+  if (samples < 0) {
+    return absl::InvalidArgumentError("num_samples should be non-negative, got " +
+                                      std::to_string(samples));
+  }
+  const int64_t rows = shape.dim_size(0);
+  const int64_t classes = shape.dim_size(1);
+  if (classes < 1) {
+    return absl::InvalidArgumentError("num_classes should be positive, got " +
+                                      std::to_string(classes));
+  }
+  TF_ASSIGN_OR_RETURN(const Start start, SeedOf(context, 2));
+  TF_ASSIGN_OR_RETURN(const xla::PrimitiveType type, TypeOf(context, "output_dtype"));
+  xla::XlaBuilder* const builder = context->builder();
+  if (rows * samples == 0) {
+    context->SetOutput(0, xla::Zeros(builder, xla::ShapeUtil::MakeShape(type, {rows, samples})));
+    return absl::OkStatus();
+  }
+  const xla::XlaOp weights =
+      Weights(context->Input(0), context->input_xla_type(0), {rows, classes});
+  const xla::XlaComputation add = xla::CreateScalarAddComputation(xla::F64, builder);
+  const xla::XlaOp zero = xla::ConstantR0<double>(builder, 0);
+  const xla::XlaOp sums = xla::ReduceWindowWithGeneralPadding(
+      weights, zero, add, {1, classes}, {1, 1}, {}, {}, {{0, 0}, {classes - 1, 0}});
+  const xla::XlaOp totals =
+      xla::Reshape(xla::Slice(sums, {0, classes - 1}, {rows, classes}, {1, 1}), {rows});
+  TF_ASSIGN_OR_RETURN(const xla::XlaOp drawn, DrawUniform(start, rows * samples, xla::F64));
+  const xla::XlaOp parts = xla::Mul(xla::Reshape(drawn, {rows, samples}), totals, {0});
+  const std::array<int64_t, 3> cube{rows, samples, classes};
+  const xla::XlaOp is_before =
+      xla::Le(xla::BroadcastInDim(sums, cube, {0, 2}), xla::BroadcastInDim(parts, cube, {0, 1}));
+  context->SetOutput(0,
+                     xla::Reduce(xla::ConvertElementType(is_before, type), xla::Zero(builder, type),
+                                 xla::CreateScalarAddComputation(type, builder), {2}));
+  return absl::OkStatus();
+}
+
 void SetAlgorithm(Context* context, int output) {
   tf::Tensor algorithm(tf::DT_INT32, tf::TensorShape({}));
   algorithm.scalar<int32_t>()() = kPhilox;
@@ -433,6 +505,7 @@ absl::Status GetAlg(Context* context, tf::OpKernel&) {
 
 Rule FindTranslation(std::string_view op) {
   static const auto* const translations = new std::unordered_map<std::string_view, Rule>{
+      {"StatelessMultinomial", Multinomial},
       {"StatelessRandomGetAlg", GetAlg},
       {"StatelessRandomGetKeyCounter", GetKeyCounter},
       {"StatelessRandomGetKeyCounterAlg", GetKeyCounterAlg},

@@ -120,6 +120,52 @@ def test_every_seed_and_shape_gives_the_cpus_numbers(
                 _compare(a.numpy(), b.numpy(), name)
 
 
+# Rows few and short enough for one of the CPU's threads: on several its draws depend on how many there are.
+_LOGITS: Final = {
+    "one": np.log(np.array([[0.2, 0.3, 0.5]])),
+    "rows": np.random.default_rng(1).normal(0, 3, (3, 7)),
+    "a_class": np.zeros((2, 1)),
+    "infinities": np.array([[-np.inf, 1, np.inf, 2], [0, -np.inf, np.nan, -np.inf]]),
+    "far": np.array([[-9e3, 6e4, 6e4, -6e4]]),
+    "no_rows": np.zeros((0, 3)),
+}
+
+
+@pytest.mark.parametrize("samples", [0, 1, 9])
+@pytest.mark.parametrize("dtype", [tf.float32, tf.float64, tf.float16, tf.bfloat16])
+@pytest.mark.parametrize("name", _LOGITS)
+def test_classes_are_the_cpus_however_they_are_drawn(name: str, dtype: Any, samples: int) -> None:
+    logits = tf.cast(_LOGITS[name], dtype)
+    for index in (tf.int32, tf.int64):
+
+        def draw(s: Any, index: Any = index) -> Any:
+            return tf.random.stateless_categorical(logits, samples, s, dtype=index)
+
+        wanted = _draw(draw, "CPU:0")
+        fixed = lambda _, draw=draw: draw(tf.constant(_SEED))
+        ways = [draw, tf.function(draw, autograph=False), tf.function(fixed, autograph=False)]
+        if dtype != tf.float16:  # TensorFlow compiles these draws for all floats but those.
+            ways.append(tf.function(draw, autograph=False, jit_compile=True))
+        for way in ways:
+            _compare(_draw(way), wanted, "")
+
+
+def test_a_draw_without_classes_is_refused() -> None:
+    draw = lambda s: tf.random.stateless_categorical(tf.zeros([2, 0]), 3, s)
+    for way in (draw, tf.function(draw, jit_compile=True)):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="num_classes should be positive"):
+            _draw(way)
+
+
+def test_normal_numbers_between_bounds_are_the_cpus_in_functions() -> None:
+    def draw(s: Any) -> Any:
+        return tf.random.stateless_parameterized_truncated_normal([40], s, 0.0, 1.0, -1.0, 2.0)
+
+    wanted = _draw(draw, "CPU:0")
+    for way in (draw, tf.function(draw, autograph=False)):
+        np.testing.assert_array_equal(_draw(way), wanted)
+
+
 def test_a_seed_of_64_bits_counts_whole() -> None:
     seed = tf.constant([2**40 + 3, -(2**50)], tf.int64)
     for device in ("CPU:0", "XPU:0"):
