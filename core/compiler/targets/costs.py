@@ -82,6 +82,7 @@ class Threads:
 
     grain: Annotated[float, "ns", "less work is not worth waking a thread"]
     unit: Annotated[float, "ns", "less of a product is not worth a unit of work"]
+    pair: Annotated[float, "ns", "longer products are worth two units, however short these are"]
     units: Annotated[int, "units", "that work which is not small is cut into"]
     product_units: Annotated[int, "units", "that products and convolutions are cut into"]
     long_units: Annotated[

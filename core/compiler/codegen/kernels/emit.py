@@ -115,6 +115,8 @@ class Frame:
         """The kernel, whose units take ``unit_ns`` each: so long that few of them are worth a thread."""
         costs = self.target.costs
         grain = int(costs.threads.unit / max(unit_ns, 1.0))
+        if units * unit_ns > costs.threads.pair:  # two threads share it
+            grain = min(grain, -(-units // 2))
         return self._finish(units, max(1, grain), costs.kernels.nest + units * unit_ns)
 
     def _finish(self, units: int, grain: int, cost_ns: float) -> EmittedKernel:

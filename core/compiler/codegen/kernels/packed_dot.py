@@ -210,7 +210,9 @@ class PackedDot(tiles.Places):
             sums = min(self.m, tall * self.rows) * min(self.n, wide * self.width)
             fits = self.pieces == 1 or sums * self.size <= self.block_bytes
             narrow = wide == 1 or wide * copied <= costs.memory.kept
-            short = wide * (tall * tile_ns + self.copy_ns) <= self.short_ns
+            unit_ns = wide * (tall * tile_ns + self.copy_ns)
+            shared = units > 1 or unit_ns <= costs.threads.pair
+            short = unit_ns <= self.short_ns and shared
             # Smaller units would read for longer than they compute.
             read_ns = (tall * self.rows * form.lhs.size + wide * self.width * form.rhs.size) * (
                 self.k * costs.kernels.far_byte

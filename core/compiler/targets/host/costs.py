@@ -46,6 +46,7 @@ _MEASURED: Final = MappingProxyType(
         "tiles.window_step": "python -m benchmarks.convolutions",
         "tiles.moved": "python -m benchmarks.convolutions",
         "threads": JUDGEMENT,
+        "threads.pair": "python -m benchmarks.products",
         "threads.scatter_streamed": "python -m benchmarks.scatter segment",
         "memory": JUDGEMENT,
         "memory.streamed": "python -m benchmarks.fused_products rows",
@@ -120,8 +121,9 @@ _HOST: Final = Costs(
         moved=1.0,
     ),
     threads=Threads(
-        grain=8_000.0,
+        grain=6_500.0,
         unit=15_000.0,
+        pair=9_000.0,
         units=16,
         product_units=16,
         long_units=6,

@@ -376,6 +376,17 @@ def test_an_even_number_of_units_has_all_rows() -> None:
     assert (kernel.tall, kernel.panels, kernel.wide) == (kernel.tiles, 21, 4)
 
 
+def test_short_products_are_shared_by_two_threads() -> None:
+    """One that takes some ten microseconds has two units, which the runtime gives to two threads; a shorter one is one
+    unit.
+    """
+    target = for_cpu("x86-64-v4", False)
+    for n, units in ((64, 1), (128, 2)):
+        kernel = kernel_of(target, 64, n, 128)
+        assert -(-kernel.tiles // kernel.tall) * -(-kernel.panels // kernel.wide) == units
+    assert kernel.emit().grain == 1
+
+
 def test_all_lines_of_rows_that_begin_anywhere_are_fetched() -> None:
     target = for_cpu("x86-64-v4", False)
     for n, more in ((896, 0), (900, 1)):
