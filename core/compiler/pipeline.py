@@ -38,6 +38,7 @@ from .passes.inline import inline_calls, unshare_control_flow
 from .passes.known_branches import take_known_branches
 from .passes.late_outputs import compute_outputs_late
 from .passes.library import match_library
+from .passes.limit_masks import mask_by_limits
 from .passes.loop_places import settle_places
 from .passes.overlap_collectives import overlap_collectives
 from .passes.overwritten import forget_overwritten
@@ -86,6 +87,7 @@ OPTIMISATION: Final[tuple[Pass, ...]] = (
     order_extrema,
     expand_random,
     simplify,
+    mask_by_limits,
     eliminate_common_subexpressions,
     simplify_loops,
     hoist_invariants,

@@ -18,6 +18,7 @@ from ..ir.patterns import (
     convert,
     counts,
     is_constant,
+    reshape,
     scalar_of,
     splat,
     splat_value,
@@ -403,6 +404,24 @@ def dot_of_batches(i: Instruction) -> Instruction | None:
     return i.derive("multiply", (lhs, rhs))
 
 
+def dot_of_one_term(i: Instruction) -> Instruction | None:
+    """A dot whose contracted dimensions have one element contracts none: a sum of one term is the term, zeros of
+    either sign too.
+    """
+    numbers: DotDimensionNumbers = i.attributes["dimension_numbers"]
+    contracted = numbers.lhs_contracting
+    if not contracted or any(i.operands[0].dims[d] != 1 for d in contracted):
+        return None
+    operands, batches = [], []
+    for operand, (batch, gone) in zip(i.operands, numbers.sides, strict=True):
+        kept = [d for d in range(len(operand.dims)) if d not in gone]
+        operands.append(reshape(operand, [operand.dims[d] for d in kept]))
+        batches.append(tuple(kept.index(d) for d in batch))
+    plain = DotDimensionNumbers((), (), *batches)
+    product = i.derive("dot", operands, i.attributes | {"dimension_numbers": plain}, shape=i.shape)
+    return dot_without_sum(product)
+
+
 def dot_without_sum(i: Instruction) -> Instruction | None:
     """A dot that contracts no dimension, as an outer product, is a product of elements."""
     numbers: DotDimensionNumbers = i.attributes["dimension_numbers"]
@@ -433,7 +452,7 @@ RULES: Final[dict[str, tuple[Rule, ...]]] = {
     "subtract": (subtract_zero,),
     "multiply": (multiply_identity,),
     "divide": (divide_constant,),
-    "dot": (dot_of_batches, dot_without_sum),
+    "dot": (dot_of_batches, dot_without_sum, dot_of_one_term),
     "power": (power_small,),
     "maximum": (same_twice, extremum_limit),
     "minimum": (same_twice, extremum_limit),

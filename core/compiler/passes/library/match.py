@@ -68,7 +68,26 @@ def _match(
 
     computation = rewrite.sweep(computation, rule, repeat=False)
     kept = invariants_of(computation) if is_body else frozenset()
-    computation = rewrite.sweep(
-        computation, lambda i: generate_product(i, target, fusions, kept), repeat=False
-    )
+    written = _written_for(computation)
+    calls = iter(computation.instructions)
+
+    def generate(instruction: Instruction) -> Instruction | None:
+        shared = next(calls) in written
+        return generate_product(instruction, target, fusions, kept, shared=shared)
+
+    computation = rewrite.sweep(computation, generate, repeat=False)
     return fuse_epilogues(computation, target, fusions)
+
+
+def _written_for(computation: Computation) -> set[Instruction]:
+    """The calls whose rhs is in memory for another call too."""
+    readers: dict[Instruction, int] = {}
+    for i in computation.instructions:
+        if i.opcode == "library-call" or OPS[i.opcode].reads_memory:
+            for operand in set(i.operands):
+                readers[operand] = readers.get(operand, 0) + 1
+    return {
+        i
+        for i in computation.instructions
+        if i.opcode == "library-call" and len(i.operands) > 1 and readers.get(i.operands[1], 0) > 1
+    }

@@ -39,16 +39,19 @@ def generate_product(
     target: Target,
     fusions: dict[Hashable, Computation],
     kept: Container[Instruction] = (),
+    *,
+    shared: bool = False,
 ) -> Instruction | None:
     """What computes the gemm ``call``, if :func:`.gemm.match_dot` said that it is generated.
 
-    ``kept``: values that are the same each time (:func:`..invariants.invariants_of`).
+    ``kept``: values that are the same each time (:func:`..invariants.invariants_of`). ``shared``: rhs is in memory for
+    another call too.
     """
     if call.opcode != "library-call" or "lanes" not in call.attributes["config"]:
         return None
     other = swapped(call, _form(call, target), target, kept)
     gemm = other or call
-    product = packed_product(gemm, _form(gemm, target), target, fusions, kept)
+    product = packed_product(gemm, _form(gemm, target), target, fusions, kept, shared=shared)
     if product is None:
         raise _no_kernel(call)
     return product if other is None else turned_back(product, call)
@@ -72,6 +75,8 @@ def packed_product(
     target: Target,
     fusions: dict[Hashable, Computation],
     kept: Container[Instruction],
+    *,
+    shared: bool,
 ) -> Instruction | None:
     """What computes ``gemm`` with ``form``; None if its result is not laid out for it or is too narrow."""
     config = gemm.attributes["config"]
@@ -92,7 +97,7 @@ def packed_product(
     right = _unconverted(gemm.operands[1], form.rhs)
     strides: tuple[int, ...] = config["rhs_strides"]
     rhs_strides: tuple[int, ...] = ()
-    made = _made(gemm, right, form, width, target, fusions)
+    made = _made(gemm, right, form, width, target, fusions, shared=shared)
     lies = made is None and (form.is_matrix or k % form.group == 0) and strides[-1] == 1
     same = right.dtype is form.rhs
     small = form.group == 1 and same and k * n * form.rhs.size <= costs.direct
@@ -187,8 +192,13 @@ def _made(
     width: int,
     target: Target,
     fusions: dict[Hashable, Computation],
+    *,
+    shared: bool,
 ) -> Instruction | None:
-    """The packing of a matrix that lies the other way round, or that is computed; None if it is packed as it lies."""
+    """The packing of a matrix that lies the other way round, or that is computed; None if it is packed as it lies.
+
+    A matrix that is ``shared`` is computed again only from arrays of half its size, as one of fewer bits is.
+    """
     config = gemm.attributes["config"]
     n, k, strides = config["n"], config["k"], config["rhs_strides"]
     turns = strides == (1, k)
@@ -199,7 +209,8 @@ def _made(
     dims = (n, k) if turns else (k, n)
     if not turns and strides != (n, 1):
         return None
-    weights = Weights(dims, target.costs)
+    half = n * k * form.rhs.size // 2
+    weights = Weights(dims, target.costs, most_bytes=half if shared else math.inf)
     matrix = weights.matrix(right)
     wide = dtypes.F32 if form.rhs is dtypes.BF16 else form.rhs
     computed = matrix is not None and matrix.dtype in (form.rhs, wide)

@@ -122,6 +122,22 @@ CASES: dict[str, tuple[Instruction, Make, list[str]]] = {
         ),
         ["sine", "broadcast", "broadcast", "multiply"],
     ),
+    "a sum of one term": (
+        X(4),
+        lambda x: op(
+            "dot", op("reshape", x, dims=(4, 1)), op("reshape", op("sine", x), dims=(1, 4)), dims=(4, 4),
+            precision=None, dimension_numbers=hlo.DotDimensionNumbers((1,), (0,)),
+        ),
+        ["sine", "broadcast", "broadcast", "multiply"],
+    ),
+    "a sum of two terms": (
+        X(4, 2),
+        lambda x: op(
+            "dot", x, op("sine", x), dims=(4, 4),
+            precision=None, dimension_numbers=hlo.DotDimensionNumbers((1,), (1,)),
+        ),
+        ["sine", "dot"],
+    ),
     "a scale for each row": (
         X(4),
         lambda x: op(
