@@ -40,6 +40,7 @@ for some rivals only leaves the figures of the others as another run measured th
 """
 
 UNKNOWN = "not known yet"
+COMPLAINTS = "benchmarks.complaints."  # the modules of programs that stand for users' complaints
 SAME_JAX = "jaxlib-0.10.2"  # whose programs are ours to the last operation
 COUNTED_BYTES = 1 << 18  # the kernel does not count a process's memory more exactly
 
@@ -257,7 +258,25 @@ def summary(rows: list[Row]) -> str:
     if newest:
         twice = sum(ratio >= 2 for ratio in newest) / len(newest)
         text += f" {geometric_mean(newest):.2f}x the newest jaxlib, and at least twice as fast in {twice:.0%}."
-    return text
+    return text + complaints(rows)
+
+
+def complaints(rows: list[Row]) -> str:
+    """How far the programs that stand for users' complaints are from their goal: none slower than the best of the three
+    jaxlibs, four in five at least twice as fast as the newest.
+    """
+    theirs = [row for row in rows if row.program.module.startswith(COMPLAINTS)]
+    least = [(r, row) for row in theirs if math.isfinite(r := row.against(JAXLIBS))]
+    newest = [r for row in theirs if math.isfinite(r := row.against(["jaxlib-newest"]))]
+    if not least or not newest:
+        return ""
+    slowest, at = min(least, key=lambda entry: entry[0])
+    twice = sum(r >= 2 for r in newest)
+    return (
+        f" Users' complaints (`benchmarks/complaints`): {twice} of {len(newest)} ({twice / len(newest):.1%}) at least "
+        f"twice as fast as the newest jaxlib, none below {math.floor(slowest * 100) / 100:.2f}x the best of the three "
+        f"(`{at.program.name}`)."
+    )
 
 
 def described(limit: limits.Limits) -> str:

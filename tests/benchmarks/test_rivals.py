@@ -288,6 +288,28 @@ class TestPage:
         assert row is not None
         assert page.memory_excesses([row]) == []
 
+    def test_how_far_complaints_are_from_their_goal(self) -> None:
+        """Times in milliseconds: ours, jaxlib 0.4.31's and the newest one's."""
+
+        def row(name: str, module: str, *times: float) -> page.Row:
+            rivals = zip(("tripont", "jaxlib-0.4.31", "jaxlib-newest"), times, strict=True)
+            rows = {rival: {"error": "", "seconds": [[t, t]]} for rival, t in rivals}
+            program = dataclasses.replace(fake("fake_sum"), name=name, module=module)
+            found = page.row_of(program, {"rivals": rows})
+            assert found is not None
+            return found
+
+        complaint = "benchmarks.complaints.loops"
+        rows = [
+            row("one", complaint, 1, 5, 2), row("two", complaint, 1, 1.479, 1.9),
+            row("three", complaint, 1, 4, 3), row("other", "benchmarks.rivals.programs.fft", 2, 1, 1),
+        ]  # fmt: skip
+        assert page.summary(rows).endswith(
+            " Users' complaints (`benchmarks/complaints`): 2 of 3 (66.7%) at least twice as fast as the newest "
+            "jaxlib, none below 1.47x the best of the three (`two`)."
+        )
+        assert "complaints" not in page.summary(rows[-1:])
+
     def test_rivals_that_are_missing_or_wrong_are_named(self, text: str) -> None:
         assert "onnxruntime: no Python 3.99 was found" in text
         assert "| `fake_sum` | torch | wrong: result 0 |" in text
