@@ -10,7 +10,9 @@ it. Nothing lives on the stack then.
 
 Small values (a counter, a scalar of the loop's state) live in slots on the stack while the function
 runs, so that LLVM can keep them in registers once the kernels are inlined: a loop step then waits
-for arithmetic, not for memory.
+for arithmetic, not for memory. An array that is read or written at places that the program computes
+cannot be in registers. It has no slot: what was written row by row would be copied in larger pieces,
+which a processor does not take from stores that are under way.
 """
 
 from __future__ import annotations
@@ -58,12 +60,13 @@ def emit_sequence(
     symbols: Sequence[str],
     name: str,
     read_only: Collection[int] = (),
+    placed: Collection[Slice] = (),
 ) -> tuple[EmittedKernel, tuple[Slice, ...]]:
     """Write the function that runs ``thunks``, and give it with the slices to call it with.
 
     ``symbols[kernel.function]`` is the name of a kernel's function, which must be in ``module`` already. The function
     has one unit of work. ``read_only`` are the allocations that must not be written, not even with what they hold.
-    None of ``thunks``, nested ones too, is a library call or a view.
+    ``placed`` are read or written at computed places. None of ``thunks``, nested ones too, is a library call or a view.
     """
     slices: dict[Slice, int] = {}
     for thunk in walk(thunks):
@@ -77,7 +80,7 @@ def emit_sequence(
         parameter_attributes=["noalias readonly", "", ""],
         arrays=len(slices),
     )
-    _Sequence(builder, target, slices, symbols, read_only).run(thunks)
+    _Sequence(builder, target, slices, symbols, read_only, placed).run(thunks)
     builder.ret()
     builder.finish()
     return EmittedKernel(name, 1, 1, cost_of(thunks, target.costs.thunks)), tuple(slices)
@@ -117,6 +120,7 @@ class _Sequence:
         slices: dict[Slice, int],
         symbols: Sequence[str],
         read_only: Collection[int],
+        placed: Collection[Slice],
     ) -> None:
         self.b = builder
         self.target = target
@@ -129,7 +133,8 @@ class _Sequence:
         self.slots: list[tuple[Value, Value, int]] = []  # (memory, slot, bytes)
         if self.me is None:
             for group in overlapping(s for s in slices if s.allocation not in read_only):
-                self.make_slot(group)
+                if not any(s in placed for s in group):
+                    self.make_slot(group)
         self.tables: dict[tuple[Slice, ...], Value] = {}
         self.setup = builder.lines  # the entry block: address tables are filled there
 

@@ -7,7 +7,7 @@ targets whose launches cost more than small kernels do, neighbours share a launc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -30,6 +30,7 @@ from ..formats.artifact import (
 from ..ir.hlo import Instruction
 from ..targets.target import Compilation, Target
 from . import merging
+from .computed_places import computed_places
 from .lowering import Lowered
 
 if TYPE_CHECKING:
@@ -54,9 +55,11 @@ class Emitter(Protocol):
         ...
 
     def sequence(
-        self, thunks: Sequence[Thunk], symbols: Sequence[str], name: str
+        self, thunks: Sequence[Thunk], symbols: Sequence[str], name: str, placed: Collection[Slice]
     ) -> tuple[EmittedKernel, tuple[Slice, ...]]:
-        """A function that does what ``thunks`` do, and the slices that it takes; ``symbols`` as in :class:`Lowered`."""
+        """A function that does what ``thunks`` do, and the slices that it takes; ``symbols`` as in :class:`Lowered`.
+        ``placed`` are read or written at computed places.
+        """
         ...
 
 
@@ -91,9 +94,11 @@ class CodeEmitter:
         return callbacks.emit(*self.target.callbacks(self.code), call, name)
 
     def sequence(
-        self, thunks: Sequence[Thunk], symbols: Sequence[str], name: str
+        self, thunks: Sequence[Thunk], symbols: Sequence[str], name: str, placed: Collection[Slice]
     ) -> tuple[EmittedKernel, tuple[Slice, ...]]:
-        return sequence.emit_sequence(self.code, self.target, thunks, symbols, name, self.read_only)
+        return sequence.emit_sequence(
+            self.code, self.target, thunks, symbols, name, self.read_only, placed
+        )
 
 
 def emit(lowered: Lowered, emitter: Emitter) -> None:
@@ -107,6 +112,8 @@ class _Emission:
         self.emitter = emitter
         self.kernels: dict[int, EmittedKernel] = {}
         self.callbacks: dict[int, Callback] = {}
+        # Of functions, which arguments are read or written at computed places.
+        self.placed: dict[int, frozenset[int]] = {}
         self.callback_of = {id(call): number for call, number in lowered.callbacks}
         lowered.symbols = [""] * len(lowered.wanted)
 
@@ -198,9 +205,11 @@ class _Emission:
         return kernel
 
     def sequence(self, thunks: Sequence[Thunk], name: str, debug: int) -> Kernel:
-        kernel, slices = self.emitter.sequence(thunks, self.lowered.symbols, name)
+        placed = self.placed_slices(thunks)
+        kernel, slices = self.emitter.sequence(thunks, self.lowered.symbols, name, placed)
         number = len(self.lowered.symbols)
         self.lowered.symbols.append(kernel.function)
+        self.placed[number] = frozenset(n for n, s in enumerate(slices) if s in placed)
         called = [
             t.function for t in artifact.walk(thunks) if isinstance(t, Kernel) and t.work_count
         ]
@@ -208,6 +217,25 @@ class _Emission:
             self.lowered.symbols[n] for n in dict.fromkeys(called)
         ]
         return Kernel(number, slices, kernel.work_count, kernel.grain, kernel.cost_ns, debug)
+
+    def placed_slices(self, thunks: Sequence[Thunk]) -> set[Slice]:
+        """The slices that are read or written at computed places, but for loops that are known to be short: LLVM knows
+        the places in steps that it writes out.
+        """
+        found: set[Slice] = set()
+        for thunk in thunks:
+            if isinstance(thunk, Kernel) and thunk.work_count:
+                places = self.placed.get(thunk.function)
+                if places is None:
+                    places = computed_places(self.lowered.wanted[thunk.function].instruction)
+                    self.placed[thunk.function] = places
+                found.update(s for n, s in enumerate(thunk.arguments) if n in places)
+            elif isinstance(thunk, Conditional):
+                for branch in thunk.branches:
+                    found |= self.placed_slices(branch)
+            elif isinstance(thunk, While) and thunk.trip_count < 0:
+                found |= self.placed_slices([*thunk.condition, *thunk.body])
+        return found
 
     def code_of(self, kernel: Kernel) -> float:
         """Vector instructions of a kernel's function, roughly."""

@@ -43,7 +43,7 @@ class Simulation:
     def callback(self, call: Instruction, name: str) -> Callback:
         return Callback(name, "function")
 
-    def sequence(self, thunks, symbols, name):
+    def sequence(self, thunks, symbols, name, placed):
         raise NotImplementedError
 
     def run(self, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -40,8 +40,8 @@ class NativeSimulation(Simulation):
         self.instructions[emitted.function] = instruction
         return emitted
 
-    def sequence(self, thunks, symbols, name):
-        return sequence.emit_sequence(self.code, self.target, thunks, symbols, name)
+    def sequence(self, thunks, symbols, name, placed):
+        return sequence.emit_sequence(self.code, self.target, thunks, symbols, name, placed=placed)
 
     def _run_kernel(self, thunk, instruction) -> None:
         arrays = [self._bytes(s) for s in thunk.arguments]

@@ -46,9 +46,9 @@ class Program:
             len(self.symbols) - 1, tuple(slots), emitted.work_count, emitted.grain, emitted.cost_ns
         )
 
-    def run(self, thunks, arena):
+    def run(self, thunks, arena, placed=()):
         emitted, slices = sequence.emit_sequence(
-            self.module, self.target, thunks, self.symbols, "main"
+            self.module, self.target, thunks, self.symbols, "main", placed=placed
         )
         loaded = LoadedImage(self.target.compile(self.module))
         pointers = (ctypes.c_void_p * len(slices))(*(arena.ctypes.data + s.offset for s in slices))
@@ -112,6 +112,31 @@ def test_small_states_are_in_registers():
         expected[count:] = 0
         np.testing.assert_array_equal(floats(arena, 2), expected.astype(np.float32))
         assert "alloca" not in p.target.optimised_ir(str(p.module))
+
+
+def test_rows_at_computed_places_are_written_where_they_lie():
+    """A copy of 56 bytes would wait for the store of the last row, which is 8 of them."""
+    for placed in (True, False):
+        p = Program()
+        i, x = hlo.parameter(0, S(S32)), hlo.parameter(1, S(F32, (7, 2)))
+        zero = hlo.constant(0, S32)
+        row = hlo.broadcast(hlo.constant(2.0, F32), (1, 2))
+        write = fusion(
+            "dynamic-update-slice", [i, x], op("dynamic-update-slice", x.shape, x, row, i, zero)
+        )
+        rows = p.slot(2, 56)
+        body = (
+            p.kernel(write, p.slot(0, 4), rows, rows),
+            p.kernel(increment(), p.slot(0, 4), p.slot(0, 4)),
+        )
+        condition = p.kernel(less(5), p.slot(0, 4), p.slot(1, 1))
+        arena = aligned((64 * 5,), np.uint8)
+        arena[...] = 0
+        ints(arena, 0)[0] = 2
+        p.run([While((condition,), body, p.slot(1, 1), -1)], arena, [rows] if placed else [])
+        expected = np.repeat(np.float32([0, 0, 2, 2, 2, 0, 0]), 2)
+        np.testing.assert_array_equal(floats(arena, 2)[:14], expected)
+        assert ("alloca [56 x i8]" in str(p.module)) is not placed
 
 
 def test_while():
