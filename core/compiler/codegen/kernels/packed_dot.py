@@ -164,7 +164,11 @@ class PackedDot(tiles.Places):
         self.speed = costs.kernels.tiled_multiply_adds
         terms = math.prod(self.batch) * self.m * self.n * self.groups
         long = terms >= costs.products.unrolled * self.form.lanes * self.speed
-        self.unroll = 2 if self.form.rows <= 6 or long else 1
+        # Sums, a row of rhs and an element of lhs. What is computed of the sums has constants, for which LLVM finds
+        # room among two steps by putting sums on the stack.
+        taken = self.rows * self.vectors + self.vectors + 1
+        full = bool(self.roots) and taken + 1 >= self.form.registers
+        self.unroll = 2 if self.form.rows <= 6 or (long and not full) else 1
         self.panel_bytes = costs.memory.panel
         self.block_rows, self.block_columns = costs.blocks.rows, costs.blocks.columns
         self.block_bytes = costs.memory.block

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from tripont.core.compiler import pipeline
 from tripont.core.compiler.codegen.kernels import packed_dot
+from tripont.core.compiler.codegen.kernels.emit import Frame
 from tripont.core.compiler.ir import dtypes, hlo
 from tripont.core.compiler.ir.dtypes import DType
 from tripont.core.compiler.ir.hlo import Instruction
@@ -252,6 +253,22 @@ def test_what_others_read_stays_outside() -> None:
     # A sum of 90 rounded products, and the difference, rounded to 8 bits.
     bound = 2.0**-8 * (np.abs(c).sum(1, keepdims=True) + 2 * np.abs(wanted) + np.abs(c))
     assert (np.abs(got.astype(np.float64) - wanted) <= bound).all()
+
+
+def test_sums_that_fill_the_registers_take_one_step_at_a_time() -> None:
+    """With what the epilogue needs LLVM puts sums of two steps on the stack, in each of them."""
+    target = for_cpu("znver4", False)
+    made = product((F32, F32), F32, 5000, 64, 64)
+    rectified = op("maximum", made, number(0.0, *made.dims))
+    unrolled = []
+    for root in (made, rectified):
+        after = pipeline.run(module(made.operands, root), target, Dump())
+        (instruction,) = (i for i in after.entry.instructions if i.opcode != "parameter")
+        frame = Frame(target.module(), target, instruction, "kernel", collapsed=False)
+        kernel = packed_dot.PackedDot(frame)
+        assert (kernel.rows, kernel.vectors) == (14, 2)  # and two of rhs, and one of lhs
+        unrolled.append(kernel.unroll)
+    assert unrolled == [2, 1]
 
 
 def test_two_products_in_one_sum() -> None:
