@@ -8,8 +8,9 @@ zero) it ends the process, so configurations for those bring a judge of their ow
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from jaxlib.mlir import ir
@@ -23,6 +24,11 @@ from tests.conformance.programs import tensor
 
 #: Evaluates a module whose arguments are the texts of attributes, and whose results are integers.
 Evaluate = Callable[[str, Sequence[str]], list[np.ndarray]]
+
+# A context keeps every attribute that it ever saw, and those of arguments are large: after so many programs it is
+# replaced, or a process that judges a hundred thousand would take gigabytes.
+_PROGRAMS_OF_A_CONTEXT: Final = 200
+_programs = itertools.count(1)
 
 
 @functools.cache
@@ -44,9 +50,15 @@ def interpret(
     arguments: Sequence[np.ndarray],
     results: Sequence[Shape],
     evaluate: Evaluate = evaluate,
+    types: Sequence[str] | None = None,
 ) -> list[np.ndarray]:
-    """What the interpreter says ``main`` gives. Raises for a program that it refuses."""
-    types = parameter_types(program)
+    """What the interpreter says ``main`` gives. ``types``: those of its parameters, if they are known.
+
+    Raises for a program that it refuses.
+    """
+    if next(_programs) % _PROGRAMS_OF_A_CONTEXT == 0:
+        context.cache_clear()
+    types = parameter_types(program) if types is None else types
     given = [
         _attribute(a, t)
         for array, kind in zip(arguments, types, strict=True)

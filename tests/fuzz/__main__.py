@@ -1,8 +1,9 @@
 """``python -m tests.fuzz --minutes 30 --folder FOLDER``: all fuzzers in turn; or ``--only NAME --seed 7 --count 1``.
 
-The folder keeps where each fuzzer stands (``state.json``, so that the next run goes on there), and a folder for each
-program that fails: the program as it was made and made small, its arguments, and a text that says what is wrong. Of
-``--jobs 2`` the second has seeds of its own, and a folder ``job1`` in that of the first.
+The folder keeps where each fuzzer stands (``state.json``, so that the next run goes on there, with the seconds of the
+CPU that its programs took), digests of the programs (``tried``, which say how many are different), and a folder for
+each program that fails: the program as it was made and made small, its arguments, and a text that says what is wrong.
+Of ``--jobs 2`` the second has seeds of its own, and a folder ``job1`` in that of the first.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Final
 import numpy as np
 
 from tests.fuzz import children, shrink
+from tests.fuzz.distinct import Tried
 from tests.fuzz.fuzzers import FRAMEWORKS, FUZZERS
 from tests.fuzz.judge import Case, findings, kind_of
 
@@ -33,27 +35,41 @@ _SAVED_EVERY: Final = 30.0  # seconds
 _SECONDS_OF_SMALLER: Final = 10.0
 
 
-def check(name: str, seed: int) -> str:
-    """What is wrong with the program of a seed; empty if nothing is."""
+def check(name: str, seed: int, tried: Tried) -> str:
+    """What is wrong with the program of a seed; empty if nothing is.
+
+    ``tried``: where its text is noted, if it has one.
+    """
     if name in FRAMEWORKS:
         return " | ".join(FRAMEWORKS[name](seed))
-    return " | ".join(findings(FUZZERS[name](seed), seed))
+    case = FUZZERS[name](seed)
+    tried.add(case.text)
+    return " | ".join(findings(case, seed))
 
 
 class Corpus:
     """The folder: where fuzzers stand, and what failed."""
 
-    def __init__(self, folder: Path, job: int = 0) -> None:
-        self.folder = folder
+    def __init__(self, whole: Path, job: int = 0) -> None:
+        """``whole``: the folder of all jobs, which note together what they have tried."""
+        self.folder = folder = whole / f"job{job}" if job else whole
         self._first = _FIRST_SEED + job * _SEEDS_OF_A_JOB
         folder.mkdir(parents=True, exist_ok=True)
+        self._tried = whole / "tried"
+        self._tried.mkdir(exist_ok=True)
         self._file = folder / "state.json"
-        self.state: dict[str, dict[str, int]] = {}
+        self.state: dict[str, dict[str, float]] = {}
         if self._file.exists():
             self.state = json.loads(self._file.read_text())
 
-    def standing(self, name: str) -> dict[str, int]:
-        return self.state.setdefault(name, {"next": self._first, "programs": 0, "failed": 0})
+    def standing(self, name: str) -> dict[str, float]:
+        new = {"next": self._first, "programs": 0, "failed": 0, "cpu_seconds": 0.0}
+        standing = self.state.setdefault(name, new)
+        standing.setdefault("cpu_seconds", 0.0)  # which earlier versions did not count
+        return standing
+
+    def tried(self, name: str) -> Tried:
+        return Tried(self._tried / name)
 
     def save(self) -> None:
         fresh = self._file.with_suffix(".new")
@@ -139,7 +155,7 @@ def _at_once(jobs: int, run: Callable[[int], int]) -> int:
 
 def _run(given: argparse.Namespace, job: int) -> int:
     """What one of several processes does: 1 if a program is wrong."""
-    corpus = Corpus(given.folder / f"job{job}" if job else given.folder, job)
+    corpus = Corpus(given.folder, job)
     seed = None if given.seed is None else given.seed + job * (given.count or _SEEDS_OF_A_JOB)
     names = given.only or [*FUZZERS, *FRAMEWORKS]
     begin = time.monotonic()
@@ -151,7 +167,7 @@ def _run(given: argparse.Namespace, job: int) -> int:
     while True:
         for name in names:
             until = math.inf if given.count else min(end, time.monotonic() + turn)
-            first = following.get(name, corpus.standing(name)["next"])
+            first = following.get(name, int(corpus.standing(name)["next"]))
             wrong, following[name] = _turn(
                 corpus, name, first, given.count, until, not given.no_shrink
             )
@@ -171,10 +187,14 @@ def _turn(
     Returns how many are wrong, and the seed to go on with. ``until``: a time of the monotonic clock. ``small``: whether
     what fails is made small.
     """
-    standing = corpus.standing(name)
+    standing, programs = corpus.standing(name), corpus.tried(name)
     started = saved = time.monotonic()
+    used_before = standing["cpu_seconds"]
     tried, bad = 0, 0
-    told = children.outcomes(range(first, first + (count or _MOST)), lambda s: check(name, s))
+    work = children.Work()
+    told = children.outcomes(
+        range(first, first + (count or _MOST)), lambda s: check(name, s, programs), work=work
+    )
     for seed, what in told:
         tried += 1
         standing["programs"] += 1
@@ -186,14 +206,22 @@ def _turn(
             _write_down(corpus, name, seed, what, small)
         now = time.monotonic()
         if now > saved + _SAVED_EVERY:
+            standing["cpu_seconds"] = round(used_before + work.seconds, 2)
             corpus.save()
             saved = now
         if now > until:
             break
     told.close()
+    standing["cpu_seconds"] = round(used_before + work.seconds, 2)
     corpus.save()
     rate = 60 * tried / (time.monotonic() - started)
-    print(f"{name}: {tried} programs, {bad} wrong, {rate:.0f} a minute", flush=True)
+    each = 1000 * work.seconds / max(tried, 1)
+    different = f", {programs.count()} different ones so far" * (name in FUZZERS)
+    print(
+        f"{name}: {tried} programs, {bad} wrong, {rate:.0f} a minute,"
+        f" {each:.1f} ms of the CPU each{different}",
+        flush=True,
+    )
     return bad, first + tried
 
 

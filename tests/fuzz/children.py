@@ -7,6 +7,7 @@ import select
 import signal
 import time
 from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -18,15 +19,35 @@ _PATIENCE: Final = 20.0
 _ASLEEP: Final = 0.002
 
 
+@dataclass
+class Work:
+    """The seconds of the CPU that children have used, with those of the processes that work for them: of the children
+    that have ended, and of the one that runs.
+    """
+
+    ended: float = 0.0
+    running: float = 0.0
+
+    @property
+    def seconds(self) -> float:
+        return self.ended + self.running
+
+    def end(self, spent: float) -> None:
+        """The running child has ended, and has used at least ``spent`` seconds itself."""
+        self.ended += max(self.running, spent)
+        self.running = 0.0
+
+
 def outcomes(
-    seeds: range, check: Check, seconds: float = 120.0
+    seeds: range, check: Check, seconds: float = 120.0, work: Work | None = None
 ) -> Generator[tuple[int, str], None, None]:
     """Each seed with what ``check`` says of it, in children that each try one seed after another.
 
     A child that ends, or takes longer than ``seconds`` for a seed, is followed by another one behind that seed.
     On a busy machine a child gets more time, up to :data:`_PATIENCE` times ``seconds``, until it has used so many
-    seconds of the CPU.
+    seconds of the CPU. ``work`` is told how much the children use.
     """
+    work = Work() if work is None else work
     first = seeds.start
     while first < seeds.stop:
         ours, theirs = os.pipe()
@@ -37,7 +58,7 @@ def outcomes(
         os.close(theirs)
         hung = ended = False
         try:
-            for seed, what in _answers(ours, child, seconds):
+            for seed, what in _answers(ours, child, seconds, work):
                 first = seed + 1
                 yield seed, what
             ended = True
@@ -46,8 +67,11 @@ def outcomes(
         finally:  # also if the caller wants no more
             os.close(ours)
             if not ended:
+                work.running = max(work.running, _cpu_seconds(child))
                 os.kill(child, signal.SIGKILL)
-            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            _, status, spent = os.wait4(child, 0)
+            work.end(spent.ru_utime + spent.ru_stime)
+            status = os.waitstatus_to_exitcode(status)
         if first < seeds.stop:
             yield first, f"hangs for {seconds:.0f} s" if hung else f"ends the process with {status}"
             first += 1
@@ -59,17 +83,19 @@ def outcome(check: Callable[[], str], seconds: float = 60.0) -> str:
 
 
 def _cpu_seconds(process: int) -> float:
-    """How many seconds of the CPU a process has used, its threads and the processes that work for it included."""
+    """How many seconds of the CPU a process has used, its threads and the processes that work for it included, also
+    those that it has waited for.
+    """
     try:
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
         others = [f.read_text() for f in Path(f"/proc/{process}/task").glob("*/children")]
     except OSError:  # it has ended
         return 0.0
-    used = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    used = sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
     return used + sum(_cpu_seconds(int(other)) for other in " ".join(others).split())
 
 
-def _answers(pipe: int, child: int, seconds: float) -> Iterator[tuple[int, str]]:
+def _answers(pipe: int, child: int, seconds: float, work: Work) -> Iterator[tuple[int, str]]:
     rest, begin, used = b"", time.monotonic(), _cpu_seconds(child)
     while True:
         waited = time.monotonic() - begin
@@ -92,6 +118,7 @@ def _answers(pipe: int, child: int, seconds: float) -> Iterator[tuple[int, str]]
             yield int(seed), what
         if lines:
             begin, used = time.monotonic(), _cpu_seconds(child)
+            work.running = max(work.running, used)
 
 
 def _check_all(seeds: range, check: Check, pipe: int) -> None:

@@ -13,7 +13,9 @@ from tests.conformance.random_programs.programs import Program, dims_at_edges, p
 from tests.fuzz.judge import Case
 
 Fuzzer = Callable[[int], Case]
-_SHORT: Final = 6  # operations
+# Operations of a program.
+_SHORT: Final = 6
+_PAIR: Final = 3
 
 
 def _case(p: Program) -> Case:
@@ -33,6 +35,11 @@ def large(seed: int) -> Case:
 def short(seed: int) -> Case:
     """A few operations of any kind: a fifth of the time of ``exact``."""
     return _case(program(Random(seed), _SHORT))
+
+
+def pairs(seed: int) -> Case:
+    """Two or three operations of any kind: half of the time of ``short``, and as much found in the same time."""
+    return _case(program(Random(seed), _PAIR))
 
 
 def edges(seed: int) -> Case:
@@ -121,6 +128,7 @@ def hlo(seed: int) -> list[str]:
 FUZZERS: Final[dict[str, Fuzzer]] = {
     f.__name__: f
     for f in (
+        pairs,
         short,
         edges,
         edges_floats,

@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 import pytest
 from tripont.core.compiler.importer.program import read_program
+from tripont.core.compiler.ir.hlo import Instruction, Module
 from tripont.core.compiler.reference import evaluate
 from tripont.core.compiler.reference.stochastic import Expectation
 from tripont.core.compiler.targets import code_cache
@@ -24,7 +25,7 @@ from tests.conformance import device, registry
 from tests.conformance.random_programs import in_place
 from tests.conformance.random_programs.programs import dims_at_edges, program, unequal
 from tests.fuzz import __main__ as fuzz
-from tests.fuzz import children, faults, hlo_modules, other_target, shrink, ways
+from tests.fuzz import children, distinct, faults, hlo_modules, other_target, shrink, ways
 from tests.fuzz.fuzzers import FUZZERS
 from tests.fuzz.judge import Case, checks_of, findings
 from tests.starter import run_with_jax
@@ -163,8 +164,81 @@ def test_functions_that_xla_writes_out_are_judged_as_it_does():
         patch.setattr(
             ways, "run", lambda e, a, donate=False: off if e is None else run(e, a, donate)
         )
-        patch.setattr(ways, "other_way", lambda chances, text: ("as HLO", lambda: None))
+        patch.setattr(ways, "other_way", lambda chances, text, _: ("as HLO", lambda: None))
         assert findings(case, seeds[0])
+
+
+def _described(module: Module) -> list[object]:
+    """All of a module but names, with numbers in the place of instructions."""
+    numbers: dict[Instruction, int] = {}
+    for computation in module.computations():
+        for instruction in computation.instructions:
+            numbers.setdefault(instruction, len(numbers))
+    return [
+        (
+            i.opcode,
+            str(i.shape),
+            [numbers[o] for o in i.operands],
+            [len(c.instructions) for c in i.called],
+            repr(sorted(i.attributes.items())),
+        )
+        for i in numbers
+    ]
+
+
+@pytest.mark.parametrize("name", ["exact", "floats", "updates"])
+def test_compiling_leaves_what_was_read_as_it_is(name):
+    """The judge's module is the one that is compiled, in two ways."""
+    for seed in range(20):
+        module = read_program(FUZZERS[name](seed).text.encode(), "mlir")
+        before = _described(module)
+        ways.load(module, device.OPTIONS)
+        with ways.written_short():
+            ways.load(module, {**device.OPTIONS, "xla_allow_excess_precision": "false"})
+        assert _described(module) == before
+
+
+def test_a_program_is_judged_and_compiled_as_it_was_read_once(monkeypatch):
+    read = []
+
+    def counted(program, format):
+        read.append(format)
+        return read_program(program, format)
+
+    monkeypatch.setattr("tests.fuzz.judge.read_program", counted)
+    monkeypatch.setattr(ways, "read_program", counted)
+    for seed in range(40):
+        read.clear()
+        assert findings(FUZZERS["pairs"](seed), seed) == []
+        assert read.count("mlir") == 1  # and once more as HLO
+
+
+def test_programs_that_are_the_same_count_once(tmp_path):
+    tried = distinct.Tried(tmp_path / "pairs")
+    assert tried.count() == 0
+    for text in ("a", "b", "a", "c", "b"):
+        tried.add(text)
+    assert distinct.Tried(tmp_path / "pairs").count() == 3
+
+
+def _works(seed: int) -> str:
+    begin = time.process_time()
+    while time.process_time() < begin + 0.3:
+        pass
+    if seed == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return ""
+
+
+def test_what_children_use_is_counted():
+    """Of one that ends by itself, of one that crashes, and of one that nobody wants any more."""
+    work = children.Work()
+    assert len(list(children.outcomes(range(3), _works, work=work))) == 3
+    assert work.seconds >= 0.9
+    told = children.outcomes(range(2, 9), _works, work=work)
+    next(told)
+    told.close()
+    assert work.seconds >= 1.2 - 2 / os.sysconf("SC_CLK_TCK")
 
 
 def _way(seed: int) -> str:
@@ -326,7 +400,8 @@ def test_no_function_of_code_written_short_calls_itself(monkeypatch):
 def test_processes_at_once_try_other_programs(tmp_path, monkeypatch):
     seen = tmp_path / "seen"
 
-    def check(name: str, seed: int) -> str:
+    def check(name: str, seed: int, tried: distinct.Tried) -> str:
+        tried.add(f"{seed % 2}")
         with seen.open("a") as file:
             file.write(f"{seed}\n")
         return "wrong" if seed == 105 else ""
@@ -337,6 +412,7 @@ def test_processes_at_once_try_other_programs(tmp_path, monkeypatch):
     assert fuzz.main() == 1  # the second one's
     assert sorted(map(int, seen.read_text().split())) == [100, 101, 102, 103, 104, 105]
     assert (tmp_path / "job1" / "short-105" / "what.txt").exists()
+    assert fuzz.Corpus(tmp_path).tried("short").count() == 2  # those of both
     # From where they stand, and so far from each other that they do not meet.
     monkeypatch.setattr(sys, "argv", ["fuzz", *given, "--jobs", "2"])
     for first in (fuzz._FIRST_SEED, fuzz._FIRST_SEED + 3):

@@ -16,6 +16,7 @@ from tripont.core.compiler.codegen import effort
 from tripont.core.compiler.compile import compile_module
 from tripont.core.compiler.formats import artifact
 from tripont.core.compiler.importer.program import read_program
+from tripont.core.compiler.ir.hlo import Module
 from tripont.core.compiler.targets.host import cpu
 
 from tests.conformance import device
@@ -38,13 +39,18 @@ OPTIONAL_PASSES: Final = (
 )
 
 
-def load(program: str | bytes, options: Mapping[str, str]) -> Any:
-    """A program (StableHLO text, or the bytes of an HloModuleProto) ready to run. Raises CompileError."""
+def load(program: str | bytes | Module, options: Mapping[str, str]) -> Any:
+    """A program (StableHLO text, the bytes of an HloModuleProto, or what was read of one) ready to run. Raises
+    CompileError.
+    """
     device.devices()
     if isinstance(program, bytes):
         module = read_program(program, "hlo")
-    else:
+    elif isinstance(program, str):
         module = read_program(program.encode(), "mlir")
+    else:
+        module = program
+        module.assign_names()  # compiling gives some of its instructions other ones
     return _tripont.Executable.load(artifact.serialize(compile_module(module, dict(options))))
 
 
@@ -100,13 +106,19 @@ def written_short() -> Iterator[None]:
         effort.CAREFUL = usual
 
 
-def other_way(chances: Random, text: str) -> tuple[str, Callable[[], Any]]:
-    """The name of another way to compile StableHLO text, and a function that does."""
+def other_way(
+    chances: Random, text: str, module: Module | None = None
+) -> tuple[str, Callable[[], Any]]:
+    """The name of another way to compile StableHLO text, and a function that does.
+
+    ``module``: what was read of the text, if it was: compiling leaves it as it is.
+    """
     options = device.OPTIONS
+    program = text if module is None else module
     kind = chances.choice(["level", "level", "HLO", "rounded", "less", "more", "short", "SYCL"])
     if kind == "level" and levels() and device.TARGET == "host":
         level = chances.choice(levels())
-        return f"for {level}", lambda: load(text, {**options, "cpu": level})
+        return f"for {level}", lambda: load(program, {**options, "cpu": level})
     if kind == "HLO":
         return "as HLO", lambda: load(device.as_hlo(text), options)
     if kind == "SYCL" and device.TARGET == "host" and other_target.has_sycl():
@@ -115,7 +127,7 @@ def other_way(chances: Random, text: str) -> tuple[str, Callable[[], Any]]:
 
         def make_short() -> Any:
             with written_short():
-                return load(text, options)
+                return load(program, options)
 
         return "written short", make_short
     if kind in ("less", "more"):
@@ -128,11 +140,11 @@ def other_way(chances: Random, text: str) -> tuple[str, Callable[[], Any]]:
 
         def make() -> Any:
             with passes(change):
-                return load(text, options)
+                return load(program, options)
 
         return f"with {name} {'twice' if kind == 'more' else 'left out'}", make
     return "rounded after each operation", lambda: load(
-        text, {**options, "xla_allow_excess_precision": "false"}
+        program, {**options, "xla_allow_excess_precision": "false"}
     )
 
 
