@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -151,50 +152,62 @@ def _with(
 
 
 def _scatter_value(i: Instruction, *operands: Array) -> list[Array]:
-    d = i.attributes["dimension_numbers"]
     count = (len(operands) - 1) // 2
-    results = [o.copy() for o in operands[:count]]
-    indices, updates = operands[count], operands[count + 1 :]
-    shape, update_dims = results[0].shape, updates[0].shape
-    window_positions = d.update_window_dims
-    batch_positions = [n for n in range(len(update_dims)) if n not in window_positions]
-    kept = [
-        n
-        for n in range(len(shape))
-        if n not in d.inserted_window_dims and n not in d.input_batching_dims
-    ]
-    for batch in np.ndindex(*[update_dims[n] for n in batch_positions]):
-        start = [0] * len(shape)
-        for component, dimension in enumerate(d.scatter_dims_to_operand_dims):
-            start[dimension] = int(
-                indices[_with(batch, d.index_vector_dim, component, indices.ndim)]
-            )
-        for dimension, source in zip(
-            d.input_batching_dims, d.scatter_indices_batching_dims, strict=True
-        ):
-            start[dimension] = batch[source - (source > d.index_vector_dim)]
-        sizes = dict(zip(kept, (update_dims[n] for n in window_positions), strict=True))
-        # As XLA has it, an update whose window does not fit is left out whole.
-        if any(s < 0 or s + sizes.get(n, 1) > shape[n] for n, s in enumerate(start)):
-            continue
-        for window in np.ndindex(*[update_dims[n] for n in window_positions]):
-            place = list(start)
-            for dimension, offset in zip(kept, window, strict=True):
-                place[dimension] += offset
-            source_index = [0] * len(update_dims)
-            for position, n in zip(batch_positions, batch, strict=True):
-                source_index[position] = n
-            for position, n in zip(window_positions, window, strict=True):
-                source_index[position] = n
-            at = tuple(place)
-            arguments = [r[at] for r in results] + [u[tuple(source_index)] for u in updates]
-            for r, value in zip(
-                results,
-                evaluate_elementwise(i.called[0], [np.asarray(a) for a in arguments]),
-                strict=True,
-            ):
-                r[at] = value
-    return results
+    results = [o.reshape(-1).copy() for o in operands[:count]]
+    updates = operands[count + 1 :]
+    sources, places = _scatter_places(i, operands[0].shape, operands[count], updates[0].shape)
+    # Updates of one element come one after another, those of several at once: first each element's first one.
+    by_place = np.argsort(places, kind="stable")
+    begins = np.flatnonzero(np.diff(places[by_place], prepend=-1))
+    lengths = np.diff(begins, append=len(places))
+    turn = np.arange(len(places)) - np.repeat(begins, lengths)
+    by_turn = by_place[np.argsort(turn, kind="stable")]
+    for now in np.split(by_turn, np.cumsum(np.bincount(turn)))[:-1]:
+        at = places[now]
+        given = [r[at] for r in results] + [u.reshape(-1)[sources[now]] for u in updates]
+        for r, value in zip(results, evaluate_elementwise(i.called[0], given), strict=True):
+            r[at] = value
+    return [r.reshape(operands[0].shape) for r in results]
+
+
+def _scatter_places(
+    i: Instruction, shape: tuple[int, ...], indices: Array, update_dims: tuple[int, ...]
+) -> tuple[Array, Array]:
+    """The elements of the updates that a scatter makes, one index after another, and the elements that they change.
+
+    Both are numbers of elements in row-major order.
+    """
+    d = i.attributes["dimension_numbers"]
+    window = d.update_window_dims
+    batch = [n for n in range(len(update_dims)) if n not in window]
+    given_up = (*d.inserted_window_dims, *d.input_batching_dims)
+    kept = [n for n in range(len(shape)) if n not in given_up]
+    order = [*batch, *window]
+    at = np.indices([update_dims[n] for n in order]).reshape(len(order), math.prod(update_dims))
+    source = dict(zip(order, at, strict=True))
+    number = tuple(at[: len(batch)])
+    place = [np.zeros(at.shape[1], np.int64) for _ in shape]
+    for component, dimension in enumerate(d.scatter_dims_to_operand_dims):
+        where = _with(number, d.index_vector_dim, component, indices.ndim)
+        place[dimension] = np.broadcast_to(indices[where], at.shape[1]).astype(np.int64)
+    for dimension, n in zip(d.input_batching_dims, d.scatter_indices_batching_dims, strict=True):
+        place[dimension] = number[n - (n > d.index_vector_dim)].astype(np.int64)
+    sizes = dict(zip(kept, (update_dims[n] for n in window), strict=True))
+    # As XLA has it, an update whose window does not fit is left out whole.
+    fits = np.ones(at.shape[1], np.bool_)
+    for n, start in enumerate(place):
+        fits &= (start >= 0) & (start <= shape[n] - sizes.get(n, 1))
+    for dimension, n in zip(kept, window, strict=True):
+        place[dimension] = place[dimension] + source[n]
+
+    def numbers(places: Sequence[Array], dims: tuple[int, ...]) -> Array:
+        flat = np.zeros(at.shape[1], np.int64)
+        for p, size in zip(places, dims, strict=True):
+            flat = flat * size + p
+        return flat[fits]
+
+    elements = [source[n] for n in range(len(update_dims))]
+    return numbers(elements, update_dims), numbers(place, shape)
 
 
 def _gather_fields(i: Instruction) -> bytes:

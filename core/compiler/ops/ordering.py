@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from ..formats.hlo_proto import Field, dimension_field
 from ..formats.wire_format import integer
 from ..importer import hlo_instructions, ops_reduction
 from ..ir import dtypes
-from ..ir.hlo import AnyShape, Instruction, Shape, TupleShape
+from ..ir.hlo import AnyShape, Computation, Instruction, Shape, TupleShape
 from ..ir.printer import dimension_as_list
 from ..ir.registry import ANY, NEVER, Array, both, register
 from ..ir.shape_rules import (
@@ -48,24 +48,56 @@ def _topk_shape(instruction: Instruction) -> AnyShape:
 
 def _sort_value(i: Instruction, *operands: Array) -> list[Array]:
     axis = i.attributes["dimension"]
-    body = i.called[0]
     moved = [np.moveaxis(o, axis, -1) for o in operands]
-    results = [np.empty(m.shape, m.dtype) for m in moved]
-
-    for line in np.ndindex(*moved[0].shape[:-1]):
-        rows = [m[line] for m in moved]
-
-        def order(a: int, b: int, rows: list[Array] = rows) -> int:
-            def less(x: int, y: int) -> bool:
-                pairs = [np.asarray(v) for r in rows for v in (r[x], r[y])]
-                return bool(evaluate_elementwise(body, pairs)[0])
-
-            return -1 if less(a, b) else 1 if less(b, a) else 0
-
-        permutation = sorted(range(rows[0].shape[0]), key=functools.cmp_to_key(order))
-        for result, row in zip(results, rows, strict=True):
-            result[line] = row[permutation]
+    dims = moved[0].shape
+    if moved[0].size == 0:
+        return [o.copy() for o in operands]
+    rows = [m.reshape(-1, dims[-1]) for m in moved]
+    order = _stable_order(i.called[0], rows)
+    results = [np.take_along_axis(r, order, 1).reshape(dims) for r in rows]
     return [np.moveaxis(r, -1, axis) for r in results]
+
+
+def _stable_order(comparator: Computation, rows: Sequence[Array]) -> Array:
+    """For each row of the operands, where its elements stand in order: runs are merged, those of all rows at once.
+
+    A comparator that contradicts itself gives a permutation, too.
+    """
+    count, length = rows[0].shape
+    whole = 1 << max(0, length - 1).bit_length()
+    # What is behind a row's end is behind everything.
+    order = np.broadcast_to(np.arange(whole), (count, whole))
+    width = 1
+    while width < whole:
+        runs = order.reshape(count, -1, 2, width)
+        first, second = runs[:, :, 0], runs[:, :, 1]
+        # How many elements of the second run come before each of the first one, by halving.
+        before = np.zeros(first.shape, np.int64)
+        step = width
+        while step:
+            tried = before + step
+            other = np.take_along_axis(second, np.minimum(tried, width) - 1, 2)
+            comes = (tried <= width) & (other < length)
+            before = np.where(comes & _is_less(comparator, rows, other, first), tried, before)
+            step //= 2
+        places = np.arange(width) + np.maximum.accumulate(before, axis=2)
+        is_first = np.zeros((*first.shape[:2], 2 * width), np.bool_)
+        np.put_along_axis(is_first, places, True, 2)
+        merged = np.empty(is_first.shape, order.dtype)
+        merged[is_first] = first.reshape(-1)
+        merged[~is_first] = second.reshape(-1)
+        order = merged.reshape(count, whole)
+        width *= 2
+    return order[:, :length]
+
+
+def _is_less(comparator: Computation, rows: Sequence[Array], a: Array, b: Array) -> Array:
+    """Whether elements come before others, by their places in their rows."""
+    last = rows[0].shape[1] - 1
+    x, y = (np.minimum(n, last).reshape(a.shape[0], -1) for n in (a, b))
+    pairs = [np.take_along_axis(r, n, 1) for r in rows for n in (x, y)]
+    (less,) = evaluate_elementwise(comparator, pairs)
+    return np.broadcast_to(np.asarray(less, np.bool_), x.shape).reshape(a.shape)
 
 
 def _topk_value(i: Instruction, a: Array) -> list[Array]:

@@ -92,24 +92,21 @@ def log_gamma(x: Decimal) -> Decimal:
     while x < _FROM:
         product *= x
         x += 1
-    total = (x - Decimal("0.5")) * x.ln() - x + (2 * _PI).ln() / 2 - product.ln()
-    for k, b in enumerate(_bernoulli(), 1):
-        total += b / (2 * k * (2 * k - 1) * x ** (2 * k - 1))
-    return total
+    total = (x - Decimal("0.5")) * x.ln() - x + _half_log_of_two_pi() - product.ln()
+    return total + _polynomial(_series_of_log_gamma(), 1 / (x * x)) / x
 
 
 def _digamma(x: Decimal) -> Decimal:
     if x < 0:
         sine, cosine = _sine_and_cosine(x)
         return _digamma(-x) - 1 / x - _PI * cosine / sine
-    total = Decimal(0)
+    # The sum of the reciprocals of x, x + 1, .. as one fraction.
+    above, below = Decimal(0), Decimal(1)
     while x < _FROM:
-        total -= 1 / x
+        above, below = above * x + below, below * x
         x += 1
-    total += x.ln() - 1 / (2 * x)
-    for k, b in enumerate(_bernoulli(), 1):
-        total -= b / (2 * k * x ** (2 * k))
-    return total
+    square = 1 / (x * x)
+    return x.ln() - 1 / (2 * x) - above / below - _polynomial(_series_of_digamma(), square) * square
 
 
 def _zeta(s: Decimal, q: Decimal) -> Decimal:
@@ -139,6 +136,33 @@ def _sine_and_cosine(x: Decimal) -> tuple[Decimal, Decimal]:
             cosine += term if n % 4 == 0 else -term
         term *= angle / (n + 1)
     return sine, cosine
+
+
+def _polynomial(coefficients: tuple[Decimal, ...], x: Decimal) -> Decimal:
+    total = Decimal(0)
+    for c in reversed(coefficients):
+        total = total * x + c
+    return total
+
+
+@functools.cache
+def _half_log_of_two_pi() -> Decimal:
+    with decimal.localcontext(_CONTEXT):
+        return (2 * _PI).ln() / 2
+
+
+@functools.cache
+def _series_of_log_gamma() -> tuple[Decimal, ...]:
+    """Of 1 / x, 1 / x^3, 1 / x^5, ..."""
+    with decimal.localcontext(_CONTEXT):
+        return tuple(b / (2 * k * (2 * k - 1)) for k, b in enumerate(_bernoulli(), 1))
+
+
+@functools.cache
+def _series_of_digamma() -> tuple[Decimal, ...]:
+    """Of 1 / x^2, 1 / x^4, 1 / x^6, ..."""
+    with decimal.localcontext(_CONTEXT):
+        return tuple(b / (2 * k) for k, b in enumerate(_bernoulli(), 1))
 
 
 @functools.cache
