@@ -25,6 +25,7 @@ from . import (
     sampling,
     scatters,
     singular_values,
+    zero_dimensions,
 )
 
 # Operations whose decomposition is PyTorch's own (torch._decomp).
@@ -84,11 +85,22 @@ def install() -> None:
         warnings.simplefilter("ignore")
         for name, kernel in corrections.items():
             _libraries["XLA"].impl(_operation(name), kernel)
-        for name in decomposed.OF_PYTORCH:
-            _libraries["AutogradXLA"].impl(_operation(name), decomposition_table[_operation(name)])
-        for name, decomposition in decomposed.OURS.items():
+        for name in (*decomposed.OF_PYTORCH, *decomposed.OURS):
+            decomposition = decomposed.OURS.get(name) or decomposition_table[_operation(name)]
             _libraries["AutogradXLA"].impl(_operation(name), decomposition)
+            _libraries["Functionalize"].impl(
+                _operation(name), _on_device(name, _without_kernel(decomposition)), with_keyset=True
+            )
+        for name, correction in decomposed.BESIDE.items():
+            _libraries["Functionalize"].impl(
+                _operation(name), _on_device(name, correction), with_keyset=True
+            )
         for key, beside in _BESIDE.items():
+            if key == "XLA":
+                beside = beside | {
+                    name: zero_dimensions.also_of_numbers(_operation(name), beside.get(name))
+                    for name in zero_dimensions.NAMES
+                }
             for name, correction in beside.items():
                 kernel = _beside(name, key, correction)
                 _libraries[key].impl(_operation(name), kernel, with_keyset=True)
@@ -142,14 +154,43 @@ def _beside(name: str, key: str, correction: Callable[..., Any]) -> Callable[...
     return corrected
 
 
-def _extreme(all_elements: str) -> Callable[..., Any]:
-    """``amax`` or ``amin``, which takes ``all_elements`` (``max`` or ``min``) where no dimensions are named, and of a
-    number.
+def _on_device(name: str, correction: Callable[..., Any]) -> Callable[..., Any]:
+    """A kernel for views (the dispatch key Functionalize) that calls ``correction`` for tensors on XLA's devices alone.
+
+    Tensors of inference mode have no gradients' key, so this is the first kernel that they meet, and the last that
+    takes views. Nor has what a kernel for gradients calls. Tensors on other devices come here where PyTorch traces
+    programs.
     """
+    import torch
+
+    kernel = torch.library.get_kernel(_operation(name), "Functionalize")
+
+    def on_device(keys: Any, *operands: Any, **options: Any) -> Any:
+        original = functools.partial(kernel.call_boxed, keys)
+        for t in (*operands, *options.values()):
+            if isinstance(t, torch.Tensor):
+                if t.device.type != "xla":
+                    break
+                return correction(original, *operands, **options)
+        return original(*operands, **options)
+
+    return on_device
+
+
+def _without_kernel(decomposition: Callable[..., Any]) -> Callable[..., Any]:
+    """The decomposition, which takes the place of the kernel that it is given."""
+    return lambda kernel, *operands, **options: decomposition(*operands, **options)
+
+
+def _extreme(all_elements: str) -> Callable[..., Any]:
+    """``amax`` or ``amin``, which takes ``all_elements`` (``max`` or ``min``) where no dimensions are named."""
+    import torch
 
     def extreme(kernel: Any, x: Any, dim: Any = (), keepdim: bool = False) -> Any:
-        if dim and (x.dim() or any(d not in (-1, 0) for d in dim)):
+        if dim and x.dim():
             return kernel(x, dim, keepdim)
+        if dim:
+            return zero_dimensions.of_a_number(getattr(torch, f"a{all_elements}"), x, dim)
         result = getattr(x, all_elements)()
         return result.reshape((1,) * x.dim()) if keepdim else result
 
@@ -260,6 +301,15 @@ def _cumsum(kernel: Any, x: Any, dim: int, *, dtype: Any = None) -> Any:
     return kernel(x, dim, dtype=dtype) if dtype is None else kernel(x.to(dtype), dim, dtype=dtype)
 
 
+def _logsumexp(kernel: Any, x: Any, dim: Any, keepdim: bool = False) -> Any:
+    """``logsumexp``, of integers too, which torch_xla refuses."""
+    import torch
+
+    if not (x.is_floating_point() or x.is_complex()):
+        x = x.to(torch.get_default_dtype())
+    return kernel(x, dim, keepdim)
+
+
 def _batch_norm(
     kernel: Any,
     x: Any,
@@ -327,9 +377,10 @@ def _within(x: Any, dim: int, bound: Any) -> Any:
 
 
 _EXTREMES: Final = {"amax.default": _extreme("max"), "amin.default": _extreme("min")}
-# By the dispatch key of their kernel. Tensors of inference mode meet that of "XLA" alone.
+# By the dispatch key of their kernel. Tensors of inference mode have no "AutogradXLA".
 _BESIDE: Final[dict[str, dict[str, Callable[..., Any]]]] = {
     "XLA": {
+        "as_strided_scatter.default": scatters.as_strided_scatter,
         "clamp.default": _clamp,
         "cumsum.default": _cumsum,
         "diagonal_copy.default": _diagonal,
@@ -337,6 +388,7 @@ _BESIDE: Final[dict[str, dict[str, Callable[..., Any]]]] = {
         "div.Tensor_mode": integers.divide,
         "floor_divide.default": integers.floor_divide,
         "linalg_inv_ex.default": _inv_ex,
+        "logsumexp.default": _logsumexp,
         "masked_scatter.default": _masked_scatter,
         "native_batch_norm.default": _batch_norm,
         "native_batch_norm_backward.default": _batch_norm_backward,

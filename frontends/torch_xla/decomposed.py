@@ -3,7 +3,7 @@
 For an operation that it has no translation of, torch_xla computes what is recorded, reads the operands back, and sends
 the result to the device: in each step of a loop, forward and backward. PyTorch's decompositions, or a few lines here,
 stand above PyTorch's treatment of views and gradients, for they take views, and some of their gradients have no
-decomposition. Tensors of inference mode are not seen there, and go to the CPU as before.
+decomposition. Tensors of inference mode have no gradients' key: for them the same stand at the key of views itself.
 """
 
 from __future__ import annotations

@@ -12,7 +12,16 @@ from torch_xla.experimental import plugins
 
 from tripont import helper_process, library_path
 
-from . import DEVICE_TYPE, corrections, device_module, in_place, last_process, lowerings, recording
+from . import (
+    DEVICE_TYPE,
+    corrections,
+    device_module,
+    in_place,
+    inference,
+    last_process,
+    lowerings,
+    recording,
+)
 
 
 class TripontPlugin(plugins.DevicePlugin):
@@ -74,6 +83,7 @@ def _refuse_experiments() -> None:
 def _install() -> None:
     """What torch_xla does otherwise with this device."""
     recording.install()
+    inference.install()
     in_place.install()
     lowerings.install()
     corrections.install()

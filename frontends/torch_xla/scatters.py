@@ -1,11 +1,13 @@
 """Scatters and reductions of scattered rows that torch_xla refuses, or computes on the CPU.
 
 torch_xla cuts the array to the size of the index, and refuses an index that is longer than the array. Means, and
-reductions that leave the array's own elements out, it computes on the CPU, as it does those of rows.
+reductions that leave the array's own elements out, it computes on the CPU, as it does those of rows. What is written
+into a view with strides (``as_strided``) goes to other elements there.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -78,6 +80,42 @@ def index_reduce(
     shape[dim] = index.numel()
     rows = torch.expand_copy(torch.view_copy(index, shape), source.shape)
     return torch.scatter_reduce(x, dim, rows, source, reduce, include_self=include_self)
+
+
+def as_strided_scatter(
+    kernel: Kernel, x: Any, source: Any, size: Any, stride: Any, storage_offset: int | None = None
+) -> Any:
+    """``as_strided_scatter``, with which what is written into such a view reaches its base.
+
+    torch_xla writes one element behind the other from the offset on, unless the view has all elements of ``x``.
+    """
+    import torch
+
+    offset, count = storage_offset or 0, math.prod(size)
+    dense = 1
+    # The view's dimensions from the innermost in memory on: it has elements without gaps if each begins where the
+    # one before it ends.
+    for length, step in sorted(zip(size, stride, strict=True), key=lambda pair: pair[::-1]):
+        dense = dense * length if length == 1 or step == dense else 0
+    if not count or (dense == count == x.numel() and not offset):
+        return kernel(x, source, size, stride, storage_offset)
+    if offset < 0 or any(step < 0 for step in stride):
+        raise RuntimeError(
+            f"as_strided: a view with the strides {tuple(stride)} from element {offset} on: none may be negative"
+        )
+    last = offset + sum((length - 1) * step for length, step in zip(size, stride, strict=True))
+    if last >= x.numel():
+        raise RuntimeError(
+            f"as_strided: a view of the shape {tuple(size)} with the strides {tuple(stride)} from element {offset} on "
+            f"ends at element {last}, but the tensor has {x.numel()}"
+        )
+    places = torch.full((), offset, dtype=torch.int64, device=x.device)
+    for length, step in zip(size, stride, strict=True):
+        along = torch.arange(length, device=x.device) * step
+        places = torch.unsqueeze_copy(places, -1) + along
+    flat = (torch.view_copy(t, (-1,)) for t in (x, places, source))
+    array, index, numbers = flat
+    return torch.view_copy(torch.scatter(array, 0, index, numbers), x.shape)
 
 
 def _neutral(dtype: Any, reduce: str) -> Any:

@@ -263,6 +263,35 @@ def test_packed_sequences_in_inference_mode():
         assert [len(s) for s in rnn.unpack_sequence(packed)] == [3, 2]
 
 
+STRIDES = {
+    "a part of each row": ((2, 2), (4, 1), 1),
+    "all of some rows": ((2, 4), (4, 1), 4),
+    "columns": ((4, 2), (1, 4), 0),
+    "all, transposed": ((4, 3), (1, 4), 0),
+    "all, in another shape": ((2, 6), (6, 1), 0),
+    "a diagonal": ((3,), (5,), 0),
+    "a number": ((), (), 7),
+    "nothing": ((0, 2), (2, 1), 3),
+    "one row": ((1, 3), (100, 1), 2),
+}
+
+
+@pytest.mark.parametrize("name", STRIDES)
+def test_what_is_written_into_a_view_with_strides(name):
+    size, stride, offset = STRIDES[name]
+    found = []
+    for device in ("xla", "cpu"):
+        x = torch.arange(12.0, device=device).reshape(3, 4).requires_grad_()
+        base = x * 1
+        view = base.as_strided(size, stride, offset)
+        view.mul_(-2)
+        part = torch.as_strided_scatter(base, view.detach() + 1, size, stride, offset)
+        (base * base + part).sum().backward()
+        found.append([t.detach().cpu() for t in (base, view, part, x.grad)])
+    for got, want in zip(*found, strict=True):
+        assert torch.equal(got, want)
+
+
 @pytest.mark.parametrize("count", [2, 6, 9])
 def test_masked_scatter_of_any_source(count):
     """XLA refuses torch_xla's program where the source has more elements than the array."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
 import torch_xla
+from functorch.compile import make_boxed_func
+from torch._dynamo.backends.common import aot_autograd
 from torch.nn import functional
 from torch_xla.debug import metrics
 
@@ -401,7 +404,54 @@ def test_operands_that_do_not_fit(function, says: str) -> None:
         function(torch.zeros(3, 4, device="xla"))
 
 
-def test_tensors_of_inference_mode() -> None:
+@pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad])
+@pytest.mark.parametrize("name", CASES)
+def test_values_without_gradients_are_recorded(name: str, mode: Callable[[], Any]) -> None:
+    """Tensors of inference mode have no gradients' key, at which the decompositions stand for others."""
+    function, given = CASES[name]
+    metrics.clear_all()
+    found = []
+    for device in ("xla", "cpu"):
+        with mode():
+            found.append(function(*(x.detach().to(device) for x in given)))
+            torch_xla.sync()
+    assert not [counter for counter in metrics.counter_names() if counter.startswith("aten::")]
+    got, want = found
+    assert got.dtype == want.dtype
+    scale = want.abs().nan_to_num(0, 0, 0).max().item() if want.is_floating_point() else 0
+    torch.testing.assert_close(
+        got.cpu(), want, rtol=2e-5, atol=2e-6 * scale, equal_nan=True, check_stride=False
+    )
+
+
+def test_parameters_in_inference_mode() -> None:
+    """They were made before it, as a model's are, and have the key of gradients, which is off there."""
+    x = X.detach().to("xla").requires_grad_()
+    metrics.clear_all()
     with torch.inference_mode():
-        got = functional.huber_loss(X.detach().to("xla"), Y.detach().to("xla")).cpu()
-    torch.testing.assert_close(got, functional.huber_loss(X, Y).detach())
+        got = functional.interpolate(x[:, 1:].mT, (9, 5), mode="bicubic").median()
+    assert not [counter for counter in metrics.counter_names() if counter.startswith("aten::")]
+    want = functional.interpolate(X[:, 1:].mT, (9, 5), mode="bicubic").median()
+    torch.testing.assert_close(got.cpu(), want.detach(), rtol=2e-5, atol=2e-6)
+
+
+def of_several(x: torch.Tensor) -> torch.Tensor:
+    return x.median() + functional.avg_pool2d(x.exp2(), 2, divisor_override=3).sum()
+
+
+@pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad])
+def test_programs_on_the_cpu_keep_the_operations(mode: Callable[[], Any]) -> None:
+    """PyTorch traces them through the key of views, at which the decompositions of inference mode stand."""
+    x = X.detach()
+    with mode():
+        assert torch.equal(torch.func.functionalize(of_several)(x), of_several(x))
+        compiled = torch.compile(of_several, backend="aot_eager", fullgraph=True, dynamic=True)
+        assert torch.equal(compiled(x), of_several(x))
+    names: list[str] = []
+
+    def kept(module: torch.fx.GraphModule, operands: Any) -> Any:
+        names.extend(str(node.target) for node in module.graph.nodes)
+        return make_boxed_func(module.forward)
+
+    torch.compile(of_several, backend=aot_autograd(fw_compiler=kept))(x)
+    assert {"aten.median.default", "aten.avg_pool2d.default", "aten.exp2.default"} <= set(names)

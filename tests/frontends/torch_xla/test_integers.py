@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -43,6 +44,16 @@ def test_quotients(name: str, dtype: torch.dtype) -> None:
     want = CASES[name](x, y)
     assert got.dtype == want.dtype
     assert torch.equal(got.cpu(), want)
+
+
+@pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad])
+def test_without_gradients(mode: Callable[[], Any]) -> None:
+    x = torch.tensor([2**31 - 1, -7], dtype=torch.int32)
+    with mode():
+        for rounding in ("floor", "trunc"):
+            got = torch.div(x.to("xla"), 3, rounding_mode=rounding)
+            assert torch.equal(got.cpu(), torch.div(x, 3, rounding_mode=rounding))
+        assert (x.to("xla") // 3).tolist() == [(2**31 - 1) // 3, -3]
 
 
 def test_without_a_sign() -> None:
