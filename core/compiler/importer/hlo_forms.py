@@ -247,5 +247,6 @@ def _check_fields(fields: dict[int, Any], known: frozenset[int]) -> None:
             if fields[number] != b"":
                 raise ValueError(f"the field {number} of {fields[Field.OPCODE]!r}")
     get = fields.get
-    if get(Field.BACKEND_CONFIG) or get(Field.FRONTEND_ATTRIBUTES) or get(Field.STATISTICS):
+    configured = get(Field.BACKEND_CONFIG) and Field.BACKEND_CONFIG not in known
+    if configured or get(Field.FRONTEND_ATTRIBUTES) or get(Field.STATISTICS):
         raise ValueError(f"attributes of {fields[Field.OPCODE]!r}")

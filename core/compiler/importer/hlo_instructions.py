@@ -190,12 +190,14 @@ def _bitcast_convert(block: ComputationReader, given: Given) -> Value:
 
 
 def part(opcode: str) -> HloReader:
-    """``real`` and ``imag``, of complex numbers."""
+    """``real`` and ``imag``, which HLO also allows on real operands."""
 
     def read(block: ComputationReader, given: Given) -> Value:
-        if not given.operands[0].dtype.is_complex:
-            raise ValueError(f"{opcode} of numbers that are not complex")
-        return block.emit(opcode, given.shape, given.operands)
+        (operand,) = given.operands
+        if operand.dtype.is_complex:
+            return block.emit(opcode, given.shape, given.operands)
+        found: Instruction = operand if opcode == "real" else block.zeros(operand.shape)
+        return found
 
     return HloReader(read)
 

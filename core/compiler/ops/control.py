@@ -9,7 +9,7 @@ import numpy as np
 
 from ..formats.hlo_proto import Field, json_text
 from ..formats.wire_format import integer, message, text, varint
-from ..importer import hlo_instructions, ops_control
+from ..importer import hlo_calls, hlo_instructions, ops_control
 from ..ir import dtypes
 from ..ir.hlo import TOKEN, AnyShape, Instruction, Shape, TokenShape, TupleShape
 from ..ir.patterns import COLLECTIVE_CALLS
@@ -299,6 +299,7 @@ register(
     shape=Absent("the program says it"),
     evaluate=Absent("it is code of somebody else"),
     read=both(custom_call=ops_control.read_custom_call),
+    from_hlo=hlo_calls.custom_call,
     fields=_custom_call_fields,
     text={
         "custom_call_target": quoted_value,
