@@ -24,6 +24,7 @@ from . import (
     linear_algebra,
     sampling,
     scatters,
+    selection,
     singular_values,
     zero_dimensions,
 )
@@ -43,12 +44,15 @@ _DECOMPOSED: Final = (
     "log_sigmoid_backward.default",
     "log_sigmoid_forward.default",
     "logit.default",
+    "logit_backward.default",
     "pixel_shuffle.default",
     "pixel_unshuffle.default",
     "smooth_l1_loss.default",
     "smooth_l1_loss_backward.default",
     "softshrink.default",
     "threshold.default",
+    "tril_indices.default",
+    "triu_indices.default",
 )
 # By their dispatch key. Held, for what they register goes with them.
 _libraries: dict[str, Any] = {}
@@ -67,15 +71,20 @@ def install() -> None:
         "__rshift__.Scalar": torch.bitwise_right_shift,
         "__rshift__.Tensor": torch.bitwise_right_shift,
         "_linalg_slogdet.default": linear_algebra.log_determinant,
+        "linalg_inv_ex.default": linear_algebra.inv_ex,
         "_linalg_svd.default": singular_values.svd,
         "clamp_max.default": lambda x, bound: x.clamp(max=bound),
         "clamp_min.default": lambda x, bound: x.clamp(min=bound),
         "hardshrink_backward.default": _shrink_backward,
         "softshrink_backward.default": _shrink_backward,
-        "upsample_bilinear2d.default": sampling.bilinear,
-        "upsample_bilinear2d_backward.default": sampling.bilinear_backward,
-        "upsample_nearest2d_backward.default": sampling.nearest_backward,
+        "upsample_nearest1d.default": sampling.nearest_of_others,
+        "upsample_nearest3d.default": sampling.nearest_of_others,
     }
+    for name in ("linear1d", "bilinear2d"):
+        corrections[f"upsample_{name}.default"] = sampling.linear
+        corrections[f"upsample_{name}_backward.default"] = sampling.linear_backward
+    for dimensions in (1, 2, 3):
+        corrections[f"upsample_nearest{dimensions}d_backward.default"] = sampling.nearest_backward
     for overload in ("Scalar", "ScalarOpt_dtype", "ScalarOpt_dim", "ScalarOpt_dim_dtype"):
         corrections[f"norm.{overload}"] = _norm
     for name in _DECOMPOSED:
@@ -118,20 +127,6 @@ def _norm(x: Any, p: Any = 2, dim: Any = None, keepdim: Any = False, dtype: Any 
     import torch
 
     return torch.linalg.vector_norm(x, 2 if p is None else p, dim or None, keepdim, dtype=dtype)
-
-
-def _inv_ex(kernel: Any, x: Any, *, check_errors: bool = False) -> tuple[Any, Any]:
-    """``linalg.inv_ex``, whose second result has one number for each matrix: torch_xla's has one for each element.
-
-    Complex matrices, of which torch_xla gives another matrix, are inverted on the CPU.
-    """
-    import torch
-
-    if x.is_complex():
-        results = torch.ops.aten.linalg_inv_ex(x.cpu(), check_errors=check_errors)
-        return tuple(t.to(x.device) for t in results)
-    inverse, info = kernel(x, check_errors=check_errors)
-    return inverse, info.new_zeros(x.shape[:-2])
 
 
 def _shrink_backward(gradient: Any, x: Any, bound: Any) -> Any:
@@ -382,14 +377,16 @@ _BESIDE: Final[dict[str, dict[str, Callable[..., Any]]]] = {
     "XLA": {
         "as_strided_scatter.default": scatters.as_strided_scatter,
         "clamp.default": _clamp,
+        "cummax.default": selection.cummax,
+        "cummin.default": selection.cummin,
         "cumsum.default": _cumsum,
         "diagonal_copy.default": _diagonal,
         "diagonal_scatter.default": _diagonal_scatter,
         "div.Tensor_mode": integers.divide,
         "floor_divide.default": integers.floor_divide,
-        "linalg_inv_ex.default": _inv_ex,
         "logsumexp.default": _logsumexp,
         "masked_scatter.default": _masked_scatter,
+        "multinomial.default": selection.multinomial,
         "native_batch_norm.default": _batch_norm,
         "native_batch_norm_backward.default": _batch_norm_backward,
         "nll_loss_backward.default": _nll_loss_backward,

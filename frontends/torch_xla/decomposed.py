@@ -17,14 +17,17 @@ from . import embedding_bags, pooling, sampling, selection
 
 #: Those of which PyTorch's decomposition is taken (torch._decomp).
 OF_PYTORCH: Final = (
+    "_adaptive_avg_pool2d.default",
     "_upsample_nearest_exact1d.default",
     "_upsample_nearest_exact2d.default",
     "addmv.default",
     "addr.default",
     "aminmax.default",
     "bucketize.Tensor",
+    "channel_shuffle.default",
     "col2im.default",
     "dist.default",
+    "glu_backward.default",
     "grid_sampler_2d.default",
     "heaviside.default",
     "huber_loss.default",
@@ -33,11 +36,16 @@ OF_PYTORCH: Final = (
     "isposinf.default",
     "linalg_cross.default",
     "logaddexp.default",
+    "logaddexp2.default",
     "multi_margin_loss.default",
+    "nansum.default",
     "renorm.default",
     "soft_margin_loss.default",
+    "special_entr.default",
+    "special_xlog1py.default",
+    "special_xlog1py.other_scalar",
+    "special_xlog1py.self_scalar",
     "upsample_bicubic2d.default",
-    "upsample_linear1d.default",
 )
 
 
@@ -106,6 +114,8 @@ OURS: Final[dict[str, Callable[..., Any]]] = {
     "searchsorted.Scalar": selection.searchsorted,
     "searchsorted.Tensor": selection.searchsorted,
     "sinc.default": _sinc,
+    # torch_xla puts a kernel of the key XLA in place when it is imported, and raises where one stands there.
+    "upsample_trilinear3d.default": sampling.linear,
     "vdot.default": _vdot,
 }
 

@@ -19,6 +19,7 @@ from . import (
     linear_algebra,
     scatters,
     special_functions,
+    windows,
 )
 
 # Comparisons of each element with each of the others are made up to this number of others; with more of them, sorting
@@ -34,6 +35,8 @@ _OTHERS: Final = {
     "_fft_r2c": fourier.r2c,
     "_grouped_mm": grouped_products.grouped_mm,
     "_linalg_det": linear_algebra.determinant,
+    "_linalg_solve_ex": linear_algebra.solve_ex,
+    "_logcumsumexp": special_functions.logcumsumexp,
     "angle": complex_numbers.angle,
     "cholesky_inverse": linear_algebra.cholesky_inverse,
     "complex": complex_numbers.from_parts,
@@ -44,13 +47,20 @@ _OTHERS: Final = {
     "igammac": special_functions.igammac,
     "index_reduce": scatters.index_reduce,
     "lgamma": special_functions.lgamma,
+    "linalg_cholesky_ex": linear_algebra.cholesky_ex,
     "linalg_householder_product": linear_algebra.householder_product,
+    "linalg_lu": linear_algebra.lu,
+    "linalg_lu_factor_ex": linear_algebra.lu_factor_ex,
     "linalg_lu_solve": linear_algebra.lu_solve,
     "linalg_qr": linear_algebra.qr,
     "linalg_solve_triangular": linear_algebra.solve_triangular,
+    "lu_unpack": linear_algebra.lu_unpack,
     "polar": complex_numbers.polar,
     "polygamma": special_functions.polygamma,
+    "round.decimals": special_functions.round_to,
     "special_zeta": special_functions.zeta,
+    "unfold_backward": windows.unfold_backward,
+    "unfold_copy": windows.unfold,
 }
 # Held, for what it registers goes with it.
 _kernels: Any = None

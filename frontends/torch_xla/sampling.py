@@ -106,32 +106,35 @@ def nearest(
     return x
 
 
-def bilinear(
-    x: Any, output_size: Any, align_corners: bool, height: Any = None, width: Any = None
-) -> Any:
-    """``upsample_bilinear2d`` of ``x`` [n, c, h, w].
+def linear(x: Any, output_size: Any, align_corners: bool, *scales: float | None) -> Any:
+    """``upsample_linear1d``, ``upsample_bilinear2d`` or ``upsample_trilinear3d`` of ``x`` [n, c, ...].
 
     torch_xla takes the ratio of the sizes for a given factor, and of a third as it is rounded other elements.
     """
-    for dim, scale in ((2, height), (3, width)):
-        places = _neighbours(x.shape[dim], int(output_size[dim - 2]), scale, align_corners)
+    for dim, wanted, scale in _dimensions(output_size, scales):
+        places = _neighbours(x.shape[dim], wanted, scale, align_corners)
         x = _mixed(x, dim, *places)
     return x
 
 
-def bilinear_backward(
+def linear_backward(
     gradient: Any,
     output_size: Any,
     input_size: Any,
     align_corners: bool,
-    height: Any = None,
-    width: Any = None,
+    *scales: float | None,
 ) -> Any:
-    """``upsample_bilinear2d_backward``: each element gets its share of what was made of it, [n, c, h, w]."""
-    for dim, scale in ((2, height), (3, width)):
-        places = _shares(int(input_size[dim]), int(output_size[dim - 2]), scale, align_corners)
+    """The gradient of :func:`linear`: each element gets its share of what was made of it, [n, c, ...]."""
+    for dim, wanted, scale in _dimensions(output_size, scales):
+        places = _shares(int(input_size[dim]), wanted, scale, align_corners)
         gradient = _mixed(gradient, dim, *places)
     return gradient
+
+
+def _dimensions(output_size: Any, scales: Any) -> list[tuple[int, int, float | None]]:
+    """Each dimension that gets another size, the size, and the factor that was given, if one was."""
+    given = [*scales, *[None] * (len(output_size) - len(scales))]
+    return [(n + 2, int(size), given[n]) for n, size in enumerate(output_size)]
 
 
 @_KEPT
@@ -185,14 +188,24 @@ def _mixed(x: Any, dim: int, sources: Any, weights: Any) -> Any:
     return torch.sum(torch.view_copy(taken, shape) * factors, dim + 1).to(x.dtype)
 
 
-def nearest_backward(
-    gradient: Any, output_size: Any, input_size: Any, height: Any = None, width: Any = None
-) -> Any:
-    """``upsample_nearest2d_backward``: each element of ``input_size`` gets what was made of it, [n, c, h, w]."""
+def nearest_of_others(x: Any, output_size: Any, *scales: float | None) -> Any:
+    """``upsample_nearest1d`` and ``upsample_nearest3d`` of ``x`` [n, c, ...], which torch_xla computes on the CPU."""
     import torch
 
-    for dim, scale in ((2, height), (3, width)):
-        given, wanted = int(input_size[dim]), int(output_size[dim - 2])
+    for dim, wanted, scale in _dimensions(output_size, scales):
+        places = torch.from_numpy(_sources(x.shape[dim], wanted, scale))
+        x = torch.index_select(x, dim, places.to(x.device))
+    return x
+
+
+def nearest_backward(
+    gradient: Any, output_size: Any, input_size: Any, *scales: float | None
+) -> Any:
+    """``upsample_nearest2d_backward`` and its like: each element of ``input_size`` gets what was made of it."""
+    import torch
+
+    for dim, wanted, scale in _dimensions(output_size, scales):
+        given = int(input_size[dim])
         sources = _sources(given, wanted, scale)
         times = wanted // max(given, 1)
         if wanted == given * times and np.array_equal(sources, np.arange(wanted) // max(times, 1)):

@@ -1,7 +1,10 @@
-"""Medians and searches in sorted numbers, which torch_xla computes on the CPU."""
+"""Medians, running minima, searches in sorted numbers and draws without replacement, which torch_xla computes on the
+CPU.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 
@@ -92,6 +95,53 @@ def searchsorted(
         high = torch.where(searches & ends, middle, high)
         low = torch.where(searches & ends.logical_not(), middle + 1, low)
     return low.int() if out_int32 else low
+
+
+def cummin(kernel: Callable[..., Any], x: Any, dim: int) -> tuple[Any, Any]:
+    """``cummin``: running minima along a dimension, and the last place of each. They are maxima of what falls where
+    ``x`` rises; the kernel, PyTorch's own, computes them on the CPU.
+    """
+    import torch
+
+    if x.dtype == torch.bool:
+        falling = torch.logical_not(x)
+    else:
+        falling = -x if x.is_floating_point() else torch.bitwise_not(x)
+    _, index = torch.cummax(falling, dim)
+    return torch.gather(x, dim, index), index
+
+
+def cummax(kernel: Callable[..., Any], x: Any, dim: int) -> tuple[Any, Any]:
+    """``cummax``: the place of a maximum is the last one so far, as on PyTorch's CPU. torch_xla gives the first."""
+    import torch
+
+    values, _ = kernel(x, dim)
+    shape = [1] * x.dim()
+    shape[dim] = x.shape[dim]
+    here = torch.view_copy(torch.arange(x.shape[dim], device=x.device), shape)
+    is_maximum = x == values
+    if x.is_floating_point():
+        is_maximum = is_maximum | torch.isnan(x)
+    return values, kernel(torch.where(is_maximum, here, 0), dim)[0]
+
+
+def multinomial(
+    kernel: Callable[..., Any],
+    x: Any,
+    num_samples: int,
+    replacement: bool = False,
+    *,
+    generator: Any = None,
+) -> Any:
+    """``multinomial``: without replacement the places of the largest quotients of weights and exponential draws, as on
+    PyTorch's CPU. The draws are the CPU's, so that they follow ``torch.manual_seed``, and go to the device as data.
+    """
+    import torch
+
+    if replacement or num_samples <= 1 or num_samples > x.shape[-1]:
+        return kernel(x, num_samples, replacement, generator=generator)
+    draws = torch.empty(x.shape, dtype=x.dtype).exponential_(generator=generator)
+    return torch.topk(x / draws.to(x.device), num_samples, -1)[1]
 
 
 def _of_all(along: Any, x: Any) -> Any:

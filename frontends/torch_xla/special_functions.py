@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from .calls import call
@@ -38,6 +39,46 @@ def igammac(a: Any, x: Any) -> Any:
 
 def zeta(x: Any, q: Any) -> Any:
     return _of("zeta", x, q)
+
+
+def logcumsumexp(x: Any, dim: int) -> Any:
+    """``aten::_logcumsumexp``: logarithms of running sums of exponentials, in float32 for shorter floats.
+
+    Each step adds the sums of the elements before, of twice as many as in the last step.
+    """
+    import torch
+
+    if x.is_complex():
+        return torch.ops.aten._logcumsumexp(x.cpu(), dim).to(x.device)
+    if not x.dim():
+        return torch.clone(x)
+    dim %= x.dim()
+    y = x.to(torch.promote_types(x.dtype, torch.float32))
+    size, shift = x.shape[dim], 1
+    while shift < size:
+        padding = [0, 0] * (x.dim() - 1 - dim) + [shift, 0]
+        before = torch.constant_pad_nd(
+            torch.slice_copy(y, dim, 0, size - shift), padding, -math.inf
+        )
+        larger = torch.maximum(y, before)
+        rest = torch.log1p(torch.exp(-torch.abs(y - before)))
+        # Infinities are equal here, whose difference is NaN.
+        y = torch.where(y == before, y + math.log(2), larger + rest)
+        shift *= 2
+    return y.to(x.dtype)
+
+
+def round_to(x: Any, *, decimals: int) -> Any:
+    """``round`` to ``decimals`` digits behind the point, or of those before it if it is negative, as PyTorch does."""
+    import torch
+
+    if not x.is_floating_point():
+        raise RuntimeError('"round_cpu" not implemented for integers with decimals')
+    ten = 10.0 ** abs(decimals)
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    if decimals >= 0:
+        return (torch.round(wide * ten) / ten).to(x.dtype)
+    return (torch.round(wide / ten) * ten).to(x.dtype)
 
 
 def _of(name: str, *operands: Any) -> Any:

@@ -100,6 +100,102 @@ CASES: dict[str, tuple[Callable[..., torch.Tensor], tuple[torch.Tensor, ...]]] =
     },
     "sum of a number": (lambda x: x.sum(0) + x.sum(-1, dtype=torch.float64), (numbers(),)),
     "linear": (lambda x: functional.interpolate(x, 11, mode="linear"), (X[0],)),
+    **{
+        f"{mode} of one dimension by {factor}": (
+            lambda x, mode=mode, factor=factor: functional.interpolate(
+                x[:, :, 1:].mT, scale_factor=factor, mode=mode
+            ),
+            (X[0],),
+        )
+        for mode in ("nearest", "linear")
+        for factor in (1.7, 3, 0.6)
+    },
+    **{
+        f"{mode} of volumes by {factors}": (
+            lambda x, mode=mode, factors=factors: functional.interpolate(
+                x[:, :, 1:].mT, scale_factor=factors, mode=mode
+            ),
+            (VOLUME,),
+        )
+        for mode in ("nearest", "trilinear")
+        for factors in ((2, 1.7, 1), (0.6, 1, 1.3), (2, 2, 2))
+    },
+    "trilinear of corners": (
+        lambda x: functional.interpolate(x, (3, 7, 9), mode="trilinear", align_corners=True),
+        (VOLUME,),
+    ),
+    "adaptive means": (lambda x: functional.adaptive_avg_pool2d(x[:, 1:].mT, (4, 3)), (X,)),
+    "adaptive means of one dimension": (lambda x: functional.adaptive_avg_pool1d(x, 4), (X[0],)),
+    "parts of a dimension": (
+        lambda x: x[:, 1:].mT.unfold(2, 3, 2) * x.unfold(-1, 1, 9).sum(),
+        (X,),
+    ),
+    "parts that lie apart": (lambda x: x.unfold(3, 2, 5), (X,)),
+    "parts of a number": (lambda x: x.unfold(0, 1, 1), (numbers(),)),
+    "glu": (lambda x: functional.glu(x[:, :2].mT, 1) + functional.glu(x[:, 1:], 2).sum(), (X,)),
+    "logit": (lambda x: x.sigmoid().logit() + x.sigmoid().logit(0.3), (X,)),
+    "channel_shuffle": (
+        lambda x: functional.channel_shuffle(x.reshape(2, 6, 3, 7), 3),
+        (X,),
+    ),
+    "sums without NaN": (
+        lambda x: x.nansum(0) + x.nansum() + x[:2].nanmean(1)[:, None],
+        (SPECIAL[:, :4].where(SPECIAL[:, :4].abs() < 9, NAN).requires_grad_(),),
+    ),
+    "logaddexp2": (torch.logaddexp2, (X, Y)),
+    "xlog1py": (
+        lambda x, y: (
+            torch.special.xlog1py(x, y.abs())
+            + torch.special.xlog1py(2, x.abs())
+            + torch.special.xlog1py(y, 0.5)
+        ),
+        (X, Y),
+    ),
+    "entr": (lambda x: torch.special.entr(x.abs()), (X,)),
+    "logcumsumexp": (lambda x: x[:, 1:].mT.logcumsumexp(2), (X,)),
+    "logcumsumexp of infinities": (
+        lambda x: x.logcumsumexp(1),
+        (torch.tensor([[-INFINITY, -INFINITY, 1, 2, -INFINITY], [0, INFINITY, 1, 3, 2]]),),
+    ),
+    "logcumsumexp of NaN": (lambda x: x.logcumsumexp(1), (SPECIAL,)),
+    "logcumsumexp of large numbers": (
+        lambda x: (1000 * x).logcumsumexp(0),
+        (numbers(300, 4).detach(),),
+    ),
+    "cummin": (lambda x: x[:, 1:].mT.cummin(2)[0], (X,)),
+    "cummin of NaN": (lambda x: x.cummin(1)[0], (SPECIAL,)),
+    "places of running extrema of NaN": (
+        lambda x: torch.stack([x.cummin(1)[1], x.cummax(1)[1]]),
+        (SPECIAL,),
+    ),
+    "cummax of equal numbers": (
+        lambda x: x.cummax(0)[0],
+        (torch.tensor([1.0, 2, 2, 1, 2], requires_grad=True),),
+    ),
+    **{
+        f"places of running minima of {dtype}": (
+            lambda x: torch.stack([x.cummin(0)[0].long(), x.cummin(1)[1], x.cummax(0)[1]]),
+            (torch.tensor([[3, 3, 1], [-128, 1, 1], [-128, 0, 1], [127, 0, 0]]).to(dtype),),
+        )
+        for dtype in (torch.bool, torch.int8, torch.int64)
+    },
+    "triangles": (
+        lambda x: torch.cat(
+            [
+                torch.tril_indices(4, 5, -1, device=x.device),
+                torch.triu_indices(4, 5, 1, device=x.device),
+            ],
+            1,
+        ),
+        (X,),
+    ),
+    **{
+        f"rounding to {decimals}": (
+            lambda x, decimals=decimals: torch.round(x, decimals=decimals),
+            (torch.tensor([123.456, -0.0049, 0.5, 1250, INFINITY, -2.675]),),
+        )
+        for decimals in (0, 2, -2)
+    },
     "bicubic": (lambda x: functional.interpolate(x, (9, 5), mode="bicubic"), (X,)),
     "bicubic of corners": (
         lambda x: functional.interpolate(x, scale_factor=1.5, mode="bicubic", align_corners=True),
@@ -385,6 +481,28 @@ def test_values_and_gradients_are_recorded(name: str) -> None:
         )
 
 
+def test_draws_without_replacement() -> None:
+    """They are those of the CPU, whose seed they follow."""
+    weights = torch.rand(5, 40, generator=torch.Generator().manual_seed(3))
+    weights[:, 7] = 0
+    found = []
+    for device in ("xla", "cpu"):
+        on_device = weights.to(device)
+        metrics.clear_all()
+        torch.manual_seed(4)
+        drawn = [torch.multinomial(on_device, 6), torch.multinomial(on_device[0], 3)]
+        drawn.append(
+            torch.multinomial(on_device[1:, 2:], 4, generator=torch.Generator().manual_seed(1))
+        )
+        torch_xla.sync()
+        if device == "xla":
+            assert not [c for c in metrics.counter_names() if c.startswith("aten::")]
+        found.append([x.tolist() for x in drawn])
+    assert found[0] == found[1]
+    with pytest.raises(RuntimeError, match="cannot sample"):
+        torch.multinomial(weights.to("xla"), 41)
+
+
 @pytest.mark.parametrize(
     ("function", "says"),
     [
@@ -397,6 +515,8 @@ def test_values_and_gradients_are_recorded(name: str) -> None:
         ),
         (lambda x: torch.vdot(x[0], x[0, 1:]), "vectors of one size"),
         (lambda x: torch.polygamma(-1, x), "negative n"),
+        (lambda x: x.unfold(1, 5, 1), "maximum size"),
+        (lambda x: torch.round(x.int(), decimals=2), "not implemented"),
     ],
 )
 def test_operands_that_do_not_fit(function, says: str) -> None:

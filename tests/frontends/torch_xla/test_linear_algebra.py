@@ -69,6 +69,27 @@ CASES: dict[str, Callable[[Any, Any], Any]] = {
     "complete qr": lambda a, _: linalg.qr(a.detach()[..., :3], "complete"),
     "geqrf": lambda a, _: torch.geqrf(a.detach()[..., :3]),
     "householder_product": lambda a, _: linalg.householder_product(*torch.geqrf(a.detach())),
+    "solve_ex": lambda a, b: linalg.solve_ex(a, b)[0],
+    "solve_ex from the right": lambda a, b: linalg.solve_ex(a, b.mT, left=False)[0],
+    "solve_ex of vectors": lambda a, b: linalg.solve_ex(a, b[..., 0])[0],
+    "solve": lambda a, b: linalg.solve(a, b),
+    "inv_ex": lambda a, _: linalg.inv_ex(a)[0],
+    "inv": lambda a, _: linalg.inv(a),
+    "cholesky_ex": lambda a, _: linalg.cholesky_ex(a @ a.mH)[0],
+    "cholesky_ex upper": lambda a, _: linalg.cholesky_ex(a @ a.mH, upper=True)[0],
+    "cholesky_ex of a triangle": lambda a, _: linalg.cholesky_ex(
+        (a @ a.mH).tril() + 7 * torch.ones_like(a).triu(1)
+    )[0],
+    "cholesky": lambda a, _: linalg.cholesky(a @ a.mH),
+    "lu_factor_ex": lambda a, _: linalg.lu_factor_ex(a)[0],
+    "pivots of lu_factor_ex": lambda a, _: linalg.lu_factor_ex(a.detach())[1],
+    "lu_factor of few rows": lambda a, _: linalg.lu_factor_ex(a.detach()[..., :3, :]),
+    "lu_factor of few columns": lambda a, _: linalg.lu_factor_ex(a.detach()[..., :3]),
+    "lu": lambda a, _: linalg.lu(a)[1:],
+    "lu of few rows": lambda a, _: linalg.lu(a[..., :3, :])[2],
+    "lu of few columns": lambda a, _: linalg.lu(a.detach()[..., :3]),
+    "lu_unpack": lambda a, _: torch.lu_unpack(*linalg.lu_factor_ex(a.detach())[:2]),
+    "pinv": lambda a, _: linalg.pinv(a),
     "of slices": lambda a, b: linalg.solve_triangular(a[..., 1:, :3].mT, b.mT[..., 1:], upper=True),
 }
 
@@ -105,6 +126,63 @@ def test_results_and_gradients_are_recorded(name: str, shape, dtype) -> None:
         torch.testing.assert_close(
             got.cpu(), want, rtol=tolerance, atol=tolerance, check_stride=False
         )
+
+
+SINGULAR = torch.tensor([[[1.0, 2], [2, 4]], [[2, 0], [0, 3]], [[0, 1], [0, 5]]])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_matrices_without_an_inverse(dtype: torch.dtype) -> None:
+    """info is LAPACK's, and those that check it raise."""
+    a, one = SINGULAR.to(dtype), torch.eye(2, dtype=dtype).expand(3, 2, 2)
+    on_device, right_sides = a.to("xla"), one.to("xla")
+    metrics.clear_all()
+    found = [
+        [linalg.solve_ex(x, y)[1], linalg.inv_ex(x)[1], linalg.lu_factor_ex(x)[2]]
+        for x, y in ((on_device, right_sides), (a, one))
+    ]
+    torch_xla.sync()
+    assert not [c for c in metrics.counter_names() if c.startswith("aten::")]
+    for got, want in zip(*found, strict=True):
+        assert got.dtype == want.dtype
+        assert got.tolist() == want.tolist()
+    for call in (
+        lambda: linalg.inv(on_device),
+        lambda: linalg.solve(on_device, right_sides),
+        lambda: linalg.inv_ex(on_device, check_errors=True),
+        lambda: linalg.solve_ex(on_device, right_sides, check_errors=True),
+        lambda: linalg.lu_factor_ex(on_device, check_errors=True),
+        lambda: linalg.inv(on_device[0]),
+    ):
+        with pytest.raises(RuntimeError, match=r"is zero|singular"):
+            call()
+
+
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_matrices_without_a_cholesky_factor(dtype: torch.dtype, upper: bool) -> None:
+    a = torch.tensor([[[4.0, 2], [2, 1]], [[4, 2], [2, 5]], [[-1, 0], [0, 1]], [[1, 3], [3, 1]]])
+    a = a.to(dtype)
+    _, info = linalg.cholesky_ex(a.to("xla"), upper=upper)
+    assert info.tolist() == linalg.cholesky_ex(a, upper=upper)[1].tolist() == [2, 0, 1, 2]
+    with pytest.raises(torch.linalg.LinAlgError, match="not positive-definite"):
+        linalg.cholesky(a.to("xla"), upper=upper)
+    with pytest.raises(torch.linalg.LinAlgError, match="not positive-definite"):
+        linalg.cholesky_ex(a.to("xla"), upper=upper, check_errors=True)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda a: linalg.solve(a[:2], a),
+        lambda a: linalg.solve(a, a[:2]),
+        lambda a: linalg.lu_factor(a, pivot=False),
+    ],
+)
+def test_operands_that_do_not_fit(call: Callable[[torch.Tensor], Any]) -> None:
+    for device in ("xla", "cpu"):
+        with pytest.raises(RuntimeError, match=r"square|Incompatible|without pivoting"):
+            call(torch.ones(3, 3, device=device))
 
 
 def test_no_elements() -> None:
