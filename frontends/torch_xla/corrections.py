@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from . import (
     complex_numbers,
+    complex_transfers,
     copies,
     decomposed,
     integers,
@@ -400,6 +401,7 @@ _BESIDE: Final[dict[str, dict[str, Callable[..., Any]]]] = {
         "upsample_nearest2d.default": sampling.nearest,
         **{f"{name}.Scalar": _compare for name in ("eq", "ne", "lt", "le", "gt", "ge")},
         **complex_numbers.CORRECTIONS,
+        **complex_transfers.CORRECTIONS,
         **_EXTREMES,
     },
     # The gradients of a maximum of all elements divide by a sum along no dimensions, which is another number there.

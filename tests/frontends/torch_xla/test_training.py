@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - its name everywhere
@@ -249,3 +251,42 @@ def test_gradients_accumulate_over_steps():
 
     for got, want in zip(gradients("xla"), gradients("cpu"), strict=True):
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-6)
+
+
+class Tied(nn.Module):
+    """An embedding whose weight is the output layer's too, as a language model has it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(5, 3)
+        self.output = nn.Linear(3, 5, bias=False)
+        self.output.weight = self.embedding.weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.output(self.embedding(x))
+
+
+def test_tied_weights_stay_tied_where_parameters_are_swapped():
+    """The documentation names the switch. The optimizer, too, has the parameters from before ``.to``."""
+    torch.manual_seed(0)
+    made, x = Tied(), torch.tensor([[1, 2, 0], [4, 4, 1]])
+    found = []
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        for device in ("xla", "cpu"):
+            model = copy.deepcopy(made)
+            optimizer = sgd(model.parameters())
+            model.to(device)
+            assert model.output.weight is model.embedding.weight
+            for _ in range(3):
+                optimizer.zero_grad()
+                nn.functional.cross_entropy(
+                    model(x.to(device)).flatten(0, 1), x.to(device).flatten()
+                ).backward()
+                optimizer.step()
+                torch_xla.sync()
+            found.append(model.output.weight.detach().cpu())
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(False)
+    assert not torch.equal(found[1], made.output.weight)
+    torch.testing.assert_close(*found, rtol=1e-5, atol=1e-6)
