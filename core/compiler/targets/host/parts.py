@@ -3,7 +3,7 @@
 A part is some functions that were written one after another, and what they use. The code of a function depends on the
 function and what it uses alone, and not on the part: each is in a section of its own, and LLVM's passes look at one
 function at a time. So functions that this process has compiled for another program are in no part
-(:mod:`..code_cache`), and the image, in which the functions stand in the order of the module, depends on the module
+(:mod:`..code_cache`), nor those that differ from another of the module in their names alone, and the image, in which the functions stand in the order of the module, depends on the module
 alone. How many processes compile the parts depends on the machine and does not matter.
 """
 
@@ -52,6 +52,7 @@ class Parts(Compilation):
         # External functions that nobody has looked for, and whether each is compiled quickly.
         self._new: list[tuple[str, bool]] = []
         self._keys: dict[str, bytes] = {}  # of those that somebody has looked for
+        self._first: dict[bytes, str] = {}  # the first of those with a key, which is compiled for all
         self._code: dict[str, tuple[Section, int]] = {}  # of those that are compiled
         # Careful and quick ones that no part has.
         self._pending: tuple[list[str], list[str]] = ([], [])
@@ -101,7 +102,7 @@ class Parts(Compilation):
             self._take(part)
         launched = module.launched
         exported = self._keys if launched is None else launched & self._keys.keys()
-        functions = {name: self._code[name] for name in self._keys if name in exported}
+        functions = {name: self._code_of(name) for name in self._keys if name in exported}
         image = link(functions, self._host.machine)
         if self.dump:
             # The parts number their attributes and metadata each on its own, so that their texts together are no
@@ -116,6 +117,9 @@ class Parts(Compilation):
         if self._beside is not None:
             self._beside.wait()
 
+    def _code_of(self, name: str) -> tuple[Section, int]:
+        return self._code.get(name) or self._code[self._first[self._keys[name]]]
+
     def _compile_parts(self) -> dict[int, Object]:
         """All parts' code by their numbers."""
         return {
@@ -129,6 +133,9 @@ class Parts(Compilation):
             effort_ = "quick" if quick else "careful"
             key = code_cache.key(f"{self.target.identity} {effort_}", module.digest(name).hex())
             self._keys[name] = key
+            # A dump shows the assembly of each.
+            if self._first.setdefault(key, name) != name and not self.dump:
+                continue
             code = code_cache.find(key) if self._cached else None
             if isinstance(code, Section):
                 self._code[name] = code, 0
