@@ -31,12 +31,15 @@ class _Joints:
     def __init__(self, instructions: Sequence[hlo.Instruction]) -> None:
         self.significant: dict[hlo.Instruction, list[int]] = {}
         self._first: dict[hlo.Instruction, int] = {}
+        self._groups: dict[hlo.Instruction, list[list[int]]] = {}  # since they are settled
         count = 0
         for i in instructions:
             if isinstance(i.shape, hlo.Shape) or i.opcode == "reduce":
-                self.significant[i] = [d for d, dim in enumerate(_dims(i)) if dim != 1]
+                significant = [d for d, dim in enumerate(_dims(i)) if dim != 1]
+                self.significant[i] = significant
                 self._first[i] = count
-                count += max(len(self.significant[i]) - 1, 0)
+                if len(significant) > 1:
+                    count += len(significant) - 1
         self._classes = Classes(count)
         self._cut = [False] * count
 
@@ -74,6 +77,12 @@ class _Joints:
             return
         self._classes.join(a, b)
 
+    def tie_all(self, i: hlo.Instruction, o: hlo.Instruction) -> None:
+        """Tie each joint of one instruction to that of the other, which has the same dimensions."""
+        a, b = self._first[i], self._first[o]
+        for k in range(len(self.significant[i]) - 1):
+            self._classes.join(a + k, b + k)
+
     def settle(self) -> None:
         """Spread each cut over its class."""
         find = self._classes.find
@@ -82,17 +91,24 @@ class _Joints:
 
     def groups(self, i: hlo.Instruction) -> list[list[int]]:
         """The significant dimensions of ``i``, grouped as they merge."""
-        dims = self.significant[i]
-        groups = [[d] for d in dims[:1]]
-        for k, d in enumerate(dims[1:]):
-            if self._cut[self._first[i] + k]:
-                groups.append([d])
-            else:
-                groups[-1].append(d)
+        groups = self._groups.get(i)
+        if groups is None:
+            dims = self.significant[i]
+            groups = [[d] for d in dims[:1]]
+            for k, d in enumerate(dims[1:]):
+                if self._cut[self._first[i] + k]:
+                    groups.append([d])
+                else:
+                    groups[-1].append(d)
+            self._groups[i] = groups
         return groups
 
     def dims(self, i: hlo.Instruction) -> tuple[int, ...]:
-        return tuple(math.prod(_dims(i)[d] for d in group) for group in self.groups(i))
+        dims = _dims(i)
+        significant = self.significant[i]
+        if len(significant) < 2:  # most
+            return dims if len(dims) == len(significant) else tuple([dims[d] for d in significant])
+        return tuple([math.prod([dims[d] for d in group]) for group in self.groups(i)])
 
 
 def _dims(i: hlo.Instruction) -> tuple[int, ...]:
@@ -106,16 +122,19 @@ def _dims(i: hlo.Instruction) -> tuple[int, ...]:
 
 
 def _same(j: _Joints, i: hlo.Instruction) -> None:
-    for operand in i.operands:
-        if operand.dims == i.dims:
-            for pair in j.pairs(i):
-                j.tie(i, pair, operand, pair)
+    if len(j.significant[i]) > 1:
+        dims = i.dims
+        for operand in i.operands:
+            if operand.dims == dims:
+                j.tie_all(i, operand)
 
 
 def _mapped(
     j: _Joints, i: hlo.Instruction, o: hlo.Instruction, operand_dim: Mapping[int, int]
 ) -> None:
     """``operand_dim`` maps dimensions of the result to the operand's; the others have nothing to do with each other."""
+    if len(j.significant[i]) < 2 and len(j.significant[o]) < 2:  # no joints
+        return
     result_dim = {o_: r for r, o_ in operand_dim.items()}
     for pair in j.pairs(i):
         a, b = operand_dim.get(pair[0]), operand_dim.get(pair[1])
@@ -345,8 +364,12 @@ def _rewrite(j: _Joints, i: hlo.Instruction, operands: list[hlo.Instruction]) ->
             part: int = i.attributes["index"]
             return operands[0].operands[part]
         return i.replace(operands=operands, shape=i.shape.with_dims(dims))
-    if dims == i.dims and all(n.dims == o.dims for n, o in zip(operands, i.operands, strict=True)):
-        return i.replace(operands=operands)
+    if dims == i.dims:
+        for new, old in zip(operands, i.operands, strict=True):
+            if new.dims != old.dims:
+                break
+        else:
+            return i.on(operands)
     shape = i.shape.with_dims(dims)
     rule = _REWRITES.get(i.opcode)
     if rule is not None:

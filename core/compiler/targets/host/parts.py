@@ -24,10 +24,13 @@ from .processes import Processes
 if TYPE_CHECKING:
     from .text_target import TextTarget
 
-# Characters of IR of which other processes help with a module, about a third of a second of LLVM.
-PART = 1 << 18
-# Characters of IR of a part there: enough that what a part adds, two milliseconds, does not count.
+# Characters of IR of which other processes help with a module: some 70 milliseconds of LLVM. A process costs 20 of the
+# CPU, most of them for pages that both write, and takes half of the work and more.
+PART = 1 << 17
+# Characters of IR of a part there: enough that what a part adds, one millisecond, does not count. The first parts of a
+# module are shorter, a quarter of what is in parts already: there may be no more than a few for all processes.
 SHARE = 1 << 16
+FIRST_SHARE = 1 << 14
 # The same of one that is compiled quickly: each has all the functions that it calls.
 QUICK_SHARE = 1 << 20
 # A label that LLVM makes: of a block (.LBB3_1), constants (.LCPI3_0), a jump table, the end of a function. The number
@@ -57,6 +60,7 @@ class Parts(Compilation):
         # Careful and quick ones that no part has.
         self._pending: tuple[list[str], list[str]] = ([], [])
         self._sizes = [0, 0]  # and the lengths of their texts
+        self._in_parts = 0  # length of the texts of the functions that are in parts
         self._parts: list[tuple[str, bool]] = []  # each part's text, and whether it is quick
         self._told = 0  # parts that other processes know
         self._processes: Processes | None = None
@@ -146,14 +150,19 @@ class Parts(Compilation):
                 self._end_part(module, quick)
             self._pending[quick].append(name)
             self._sizes[quick] += module.functions[name].size
-            if alone or self._sizes[quick] >= (QUICK_SHARE if quick else SHARE):
+            if alone or self._sizes[quick] >= self._share(quick):
                 self._end_part(module, quick)
         self._new.clear()
+
+    def _share(self, quick: bool) -> int:
+        """Characters of IR of the next part."""
+        return QUICK_SHARE if quick else min(SHARE, max(FIRST_SHARE, self._in_parts // 4))
 
     def _end_part(self, module: llvm_ir.Module, quick: bool) -> None:
         if self._pending[quick]:
             self._parts.append((module.part(self._pending[quick]), quick))
             self._pending[quick].clear()
+            self._in_parts += self._sizes[quick]
             self._sizes[quick] = 0
 
     def _begin(self) -> None:
