@@ -37,6 +37,11 @@ class Beside(Generic[T]):
             raise self._error
         return self._result
 
+    @property
+    def is_done(self) -> bool:
+        """Whether :meth:`result` does not wait (though it may do the work)."""
+        return self._thread is None or not self._thread.is_alive()
+
     def wait(self) -> None:
         """Until the function is done, however it ends."""
         if self._thread is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -175,8 +176,8 @@ class Compilation:
         self.target = target
         self.dump = dump
 
-    def written(self, module: llvm_ir.Module) -> None:
-        """Called when functions have been written: those may be compiled from now on."""
+    def written(self, module: llvm_ir.Module, functions: Sequence[str]) -> None:
+        """Called when ``functions`` have been written that others will call: they may be compiled from now on."""
 
     def complete(self, module: llvm_ir.Module) -> None:
         """Called when the module is complete: what is left may be compiled beside the caller from now on."""

@@ -3,12 +3,15 @@
 The thunks are visited in the order in which they run. Each function is written when the first thunk that calls it is
 met. A loop or conditional of small kernels becomes one function as soon as the costs of its kernels are known, and on
 targets whose launches cost more than small kernels do, neighbours share a launch (:mod:`.merging`).
+
+The target may compile a function as soon as it is known that the runtime will call it. Kernels in a loop that may still
+become one function are held back until then: they would be compiled in it and for themselves, which nobody calls.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from ..codegen import callbacks, llvm_ir, sequence
@@ -62,6 +65,10 @@ class Emitter(Protocol):
         """
         ...
 
+    def launched(self, functions: Sequence[str]) -> None:
+        """Called when it is known that the runtime will call these functions."""
+        ...
+
 
 class CodeEmitter:
     """Writes LLVM IR for ``target`` into ``code``, and lets ``compilation`` begin with what is written.
@@ -87,7 +94,6 @@ class CodeEmitter:
     def kernel(self, instruction: Instruction, name: str) -> EmittedKernel:
         emitted = written.kernel(self.code, self.target, instruction, name)
         self.target.check(self.code, instruction)
-        self.compilation.written(self.code)
         return emitted
 
     def callback(self, call: Instruction, name: str) -> Callback:
@@ -100,10 +106,24 @@ class CodeEmitter:
             self.code, self.target, thunks, symbols, name, self.read_only, placed
         )
 
+    def launched(self, functions: Sequence[str]) -> None:
+        self.compilation.written(self.code, functions)
+
 
 def emit(lowered: Lowered, emitter: Emitter) -> None:
     """Have ``emitter`` write every function of ``lowered``, and complete its thunks with what the functions take."""
     _Emission(lowered, emitter).run()
+
+
+@dataclass
+class _Loop:
+    """A loop or conditional whose functions are being written.
+
+    ``held``: those that nobody has told of, None if it cannot become one function. ``nanoseconds``: of an iteration.
+    """
+
+    held: list[str] | None = field(default_factory=list)
+    nanoseconds: float = 0.0
 
 
 class _Emission:
@@ -115,6 +135,7 @@ class _Emission:
         # Of functions, which arguments are read or written at computed places.
         self.placed: dict[int, frozenset[int]] = {}
         self.callback_of = {id(call): number for call, number in lowered.callbacks}
+        self.loops: list[_Loop] = []  # around what is being emitted
         lowered.symbols = [""] * len(lowered.wanted)
 
     def run(self) -> None:
@@ -129,21 +150,70 @@ class _Emission:
         """``thunks`` with their functions, loops as single kernels where that gains."""
         emitted: list[Thunk] = []
         for thunk in thunks:
+            if isinstance(thunk, While | Conditional):
+                thunk = self.emit_loop(thunk)
             match thunk:
                 case Kernel():
                     self.complete_kernel(thunk)
+                    self.written(thunk)
                 case LibraryCall():
                     self.complete_call(thunk)
-                case While():
-                    thunk.condition = tuple(self.emit(thunk.condition))
-                    thunk.body = tuple(self.emit(thunk.body))
-                case Conditional():
-                    thunk.branches = tuple(tuple(self.emit(b)) for b in thunk.branches)
-            emitted.append(self.as_function(thunk))
+                    self.keep_loops()
+                case Copy():
+                    self.spend(thunk.source.size / self.emitter.costs.thunks.copied)
+                case View():
+                    self.keep_loops()
+            emitted.append(thunk)
         return emitted
+
+    def emit_loop(self, thunk: While | Conditional) -> Thunk:
+        """The loop or conditional with its functions, or the kernel that it has become."""
+        self.loops.append(_Loop())
+        if not self.emitter.makes_sequences:
+            self.keep_loops()
+        if isinstance(thunk, While):
+            thunk.condition = tuple(self.emit(thunk.condition))
+            thunk.body = tuple(self.emit(thunk.body))
+        else:
+            thunk.branches = tuple(tuple(self.emit(b)) for b in thunk.branches)
+        made = self.as_function(thunk)
+        if made is thunk:
+            self.keep_loops()
+        self.loops.pop()
+        return made
+
+    # ---------------------------------------------------------------------- which functions the runtime will call
+    def written(self, kernel: Kernel) -> None:
+        """A kernel stands in the innermost loop."""
+        function = self.lowered.symbols[kernel.function]
+        loop = self.loops[-1] if self.loops else None
+        if loop is None or loop.held is None:
+            self.emitter.launched([function])
+            return
+        loop.held.append(function)
+        if _is_long(kernel, self.emitter.costs.thunks):
+            self.keep_loops()
+        self.spend(kernel.cost_ns)
+
+    def spend(self, nanoseconds: float) -> None:
+        """An iteration of the innermost loop takes so much longer."""
+        if self.loops:
+            self.loops[-1].nanoseconds += nanoseconds
+            if self.loops[-1].nanoseconds > self.emitter.costs.thunks.longest_iteration:
+                self.keep_loops()
+
+    def keep_loops(self) -> None:
+        """The innermost loop does not become one function, and so none around it does: see :func:`_is_small`."""
+        for loop in self.loops:
+            if loop.held is not None:
+                if loop.held:
+                    self.emitter.launched(loop.held)
+                loop.held = None
 
     def complete_kernel(self, thunk: Kernel) -> None:
         number = thunk.function
+        if number >= len(self.lowered.wanted):  # a loop
+            return
         kernel = self.kernels.get(number)
         if kernel is None:
             wanted = self.lowered.wanted[number]
@@ -256,9 +326,14 @@ def _is_small(thunk: While | Conditional, costs: Thunks) -> bool:
         if isinstance(inner, LibraryCall | View):
             return False
         if isinstance(inner, Kernel):
-            if inner.cost_ns > costs.longest_kernel and inner.work_count > inner.grain:
+            if _is_long(inner, costs):
                 return False
             total += inner.cost_ns
         elif isinstance(inner, Copy):
             total += inner.source.size / costs.copied
     return total <= costs.longest_iteration
+
+
+def _is_long(kernel: Kernel, costs: Thunks) -> bool:
+    """Whether a kernel is worth a second thread."""
+    return kernel.cost_ns > costs.longest_kernel and kernel.work_count > kernel.grain

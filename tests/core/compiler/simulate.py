@@ -46,6 +46,9 @@ class Simulation:
     def sequence(self, thunks, symbols, name, placed):
         raise NotImplementedError
 
+    def launched(self, functions: Sequence[str]) -> None:
+        pass
+
     def run(self, arguments: Sequence[np.ndarray]) -> list[np.ndarray]:
         rng = np.random.default_rng(0)
         memory: list[np.ndarray] = []

@@ -1,16 +1,18 @@
-"""A module is compiled in parts: a large one by several processes, while the rest of it is still being written.
+"""A module is compiled in parts while the rest of it is being written: by a thread, a large one by processes.
 
 A part is some functions that were written one after another, and what they use. The code of a function depends on the
 function and what it uses alone, and not on the part: each is in a section of its own, and LLVM's passes look at one
 function at a time. So functions that this process has compiled for another program are in no part
-(:mod:`..code_cache`), nor those that differ from another of the module in their names alone, and the image, in which the functions stand in the order of the module, depends on the module
-alone. How many processes compile the parts depends on the machine and does not matter.
+(:mod:`..code_cache`), nor are those that differ from another of the module in their names alone, and the image, in
+which the functions stand in the order of the module, depends on the module alone. How many processes compile the parts
+depends on the machine and does not matter.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ...codegen import effort, llvm_ir
@@ -52,23 +54,41 @@ class Parts(Compilation):
         self._cached = cached
         self._seen = 0  # functions of the module that have been looked at
         self._written = 0  # length of all texts seen
-        # External functions that nobody has looked for, and whether each is compiled quickly.
-        self._new: list[tuple[str, bool]] = []
+        # External functions of which nobody has said that others call them, and whether each is compiled quickly.
+        self._uncertain: dict[str, bool] = {}
+        self._new: list[tuple[str, bool]] = []  # those of the others that nobody has looked for
+        self._new_size = 0  # length of their texts
         self._keys: dict[str, bytes] = {}  # of those that somebody has looked for
-        self._first: dict[bytes, str] = {}  # the first of those with a key, which is compiled for all
+        self._first: dict[
+            bytes, str
+        ] = {}  # the first of those with a key, which is compiled for all
         self._code: dict[str, tuple[Section, int]] = {}  # of those that are compiled
         # Careful and quick ones that no part has.
         self._pending: tuple[list[str], list[str]] = ([], [])
         self._sizes = [0, 0]  # and the lengths of their texts
         self._in_parts = 0  # length of the texts of the functions that are in parts
         self._parts: list[tuple[str, bool]] = []  # each part's text, and whether it is quick
-        self._told = 0  # parts that other processes know
+        self._told = 0  # parts that the thread or other processes know
         self._processes: Processes | None = None
         self._is_complete = False
-        # What compiles all parts, where no processes do.
+        self._made: dict[int, Object] = {}  # what the thread has made of parts, by their numbers
+        # The thread, where no processes are: it has one part at a time until the module is complete, so that it is soon
+        # done if there are to be processes.
         self._beside: Beside[dict[int, Object]] | None = None
 
-    def written(self, module: llvm_ir.Module) -> None:
+    def written(self, module: llvm_ir.Module, functions: Sequence[str]) -> None:
+        self._see(module)
+        for name in functions:
+            quick = self._uncertain.pop(name, None)
+            if quick is not None:  # it is told for the first time
+                self._new.append((name, quick))
+                self._new_size += module.functions[name].size
+        if self._written >= PART or self._new_size >= FIRST_SHARE:
+            self._look_up(module)
+            self._begin()
+
+    def _see(self, module: llvm_ir.Module) -> None:
+        """Look at the functions that were written since the last time."""
         for function in itertools.islice(module.functions.values(), self._seen, None):
             self._seen += 1
             if function.is_internal:  # it goes wherever it is used
@@ -76,37 +96,40 @@ class Parts(Compilation):
             self._written += function.size
             # Only LLVM's full effort leaves what loops carry in registers.
             quick = self._written > effort.CAREFUL and not function.carries_values
-            self._new.append((function.name, quick))
-        if self._written >= PART:
-            self._look_up(module)
-            self._begin()
+            self._uncertain[function.name] = quick
 
     def complete(self, module: llvm_ir.Module) -> None:
-        self.written(module)
+        self._see(module)
         launched = module.launched
-        if launched is not None:  # what others call goes with them
-            self._new = [(name, quick) for name, quick in self._new if name in launched]
+        for name, quick in self._uncertain.items():
+            if launched is None or name in launched:  # what others call goes with them
+                self._new.append((name, quick))
+        self._uncertain.clear()
         self._look_up(module)
         for quick in (False, True):
             self._end_part(module, quick)
         self._begin()
-        if self._processes is None and self._parts:
-            self._beside = Beside(self._compile_parts)
+        before, rest = self._beside, range(self._told, len(self._parts))
+        if self._processes is None and rest:
+            self._told = len(self._parts)
+            self._beside = Beside(
+                lambda: (before.result() if before is not None else {}) | self._compile(rest)
+            )
         self._is_complete = True
 
     def finish(self, module: llvm_ir.Module) -> Image:
         if not self._is_complete:
             self.complete(module)
-        made: dict[int, Object] = {}
+        self._collect()
+        made = self._made
         if self._processes is not None:
-            made = self._processes.finish()
-        elif self._beside is not None:
-            made = self._beside.result()
+            made |= self._processes.finish()
         for part in made.values():
             self._take(part)
         launched = module.launched
         exported = self._keys if launched is None else launched & self._keys.keys()
-        functions = {name: self._code_of(name) for name in self._keys if name in exported}
+        # In the order of the module.
+        functions = {name: self._code_of(name) for name in module.functions if name in exported}
         image = link(functions, self._host.machine)
         if self.dump:
             # The parts number their attributes and metadata each on its own, so that their texts together are no
@@ -124,12 +147,18 @@ class Parts(Compilation):
     def _code_of(self, name: str) -> tuple[Section, int]:
         return self._code.get(name) or self._code[self._first[self._keys[name]]]
 
-    def _compile_parts(self) -> dict[int, Object]:
-        """All parts' code by their numbers."""
+    def _compile(self, numbers: Iterable[int]) -> dict[int, Object]:
+        """The code of parts, by their numbers."""
         return {
-            number: self._host.compile_object(*part, dump=self.dump)
-            for number, part in enumerate(self._parts)
+            number: self._host.compile_object(*self._parts[number], dump=self.dump)
+            for number in numbers
         }
+
+    def _collect(self) -> None:
+        """Wait for the thread and take what it has made."""
+        beside, self._beside = self._beside, None
+        if beside is not None:
+            self._made |= beside.result()
 
     def _look_up(self, module: llvm_ir.Module) -> None:
         """Find the code of all new functions; those without go into parts."""
@@ -153,6 +182,7 @@ class Parts(Compilation):
             if alone or self._sizes[quick] >= self._share(quick):
                 self._end_part(module, quick)
         self._new.clear()
+        self._new_size = 0
 
     def _share(self, quick: bool) -> int:
         """Characters of IR of the next part."""
@@ -166,13 +196,19 @@ class Parts(Compilation):
             self._sizes[quick] = 0
 
     def _begin(self) -> None:
-        """Have other processes compile the parts, if those are long together."""
+        """Have the parts compiled: by other processes, if they are long together, or else the next by a thread."""
         if self._processes is None and sum(len(text) for text, _ in self._parts) >= PART:
+            self._collect()  # a fork while the thread is in LLVM would find its locks taken for ever
             self._processes = Processes(self._host, self.dump)
         if self._processes is not None:
             for number in range(self._told, len(self._parts)):
                 self._processes.put(number, *self._parts[number])
             self._told = len(self._parts)
+        elif self._told < len(self._parts) and (self._beside is None or self._beside.is_done):
+            self._collect()
+            number = self._told
+            self._told += 1
+            self._beside = Beside(lambda: self._compile([number]))
 
     def _take(self, part: Object) -> None:
         """Know the code of a part's functions."""

@@ -34,10 +34,10 @@ def _empty_cache():
     code_cache.clear()
 
 
-def write(module, target, written=lambda module: None):
+def write(module, target, written=lambda module, names: None):
     for n, name in enumerate(NAMES, 1):
         sines(module, target, name, 3 * n)
-        written(module)
+        written(module, [name])
 
 
 def check(image):
@@ -67,7 +67,7 @@ def test_parts_compute_what_the_whole_does(monkeypatch, processors, careful):
     for at_once in (False, True):
         module = target.module()
         with closing(target.start()) as compilation:
-            write(module, target, (lambda _: None) if at_once else compilation.written)
+            write(module, target, (lambda *_: None) if at_once else compilation.written)
             assert compilation._keys if not at_once else not compilation._keys
             image = compilation.finish(module)
             assert len(compilation._keys) == len(NAMES)
@@ -96,6 +96,31 @@ def test_llvm_compiles_beside_the_caller_when_the_module_is_complete(monkeypatch
         assert began.wait(60)
         written.set()
         check(compilation.finish(module))
+
+
+def test_llvm_compiles_the_first_functions_while_the_last_are_written(monkeypatch):
+    target, compiled = host.for_cpu(), threading.Event()
+    compile_object = type(target).compile_object
+
+    def tell(*arguments, **options):
+        made = compile_object(*arguments, **options)
+        compiled.set()
+        return made
+
+    monkeypatch.setattr(type(target), "compile_object", tell)
+    monkeypatch.setattr(parts, "PART", 1 << 30)
+    monkeypatch.setattr(parts, "FIRST_SHARE", 1)
+    module = target.module()
+
+    def written(module, names):
+        compilation.written(module, names)
+        assert compiled.wait(60)
+
+    with closing(target.start()) as compilation:
+        write(module, target, written)
+        image = compilation.finish(module)
+    assert compilation._processes is None
+    check(image)
 
 
 def test_an_error_of_llvm_beside_the_caller_is_raised_at_the_end(monkeypatch):
@@ -170,6 +195,7 @@ def test_only_code_behind_the_first_is_compiled_quickly(monkeypatch):
     monkeypatch.setattr(type(target), "compile_object", compile_object)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
     monkeypatch.setattr(os, "fork", no_fork)
+    monkeypatch.setattr(parts, "FIRST_SHARE", parts.SHARE)
     module = target.module()
     x = hlo.parameter(0, hlo.Shape(F32, (64, 500)))
     zero = hlo.constant(np.float32(0), F32)
@@ -185,7 +211,7 @@ def test_only_code_behind_the_first_is_compiled_quickly(monkeypatch):
     )
     with closing(target.start()) as compilation:
         sines(module, target, "first", 3)
-        compilation.written(module)
+        compilation.written(module, ["first"])
         monkeypatch.setattr(effort, "CAREFUL", module.size)
         sines(module, target, "second", 3)
         emit_kernel(module, target, fusion("reduce", [x], row), "sums")
@@ -232,9 +258,34 @@ def test_the_text_of_a_part_does_not_depend_on_the_rest_of_the_module():
     assert texts[0] == texts[1]
 
 
-def test_programs_share_the_code_of_functions():
+def test_equal_functions_of_a_module_are_compiled_once(monkeypatch):
+    target, texts = host.for_cpu(), []
+
+    def compile_object(self, text, quick=False, *, dump=False):
+        texts.append(text)
+        return compile_original(self, text, quick, dump=dump)
+
+    compile_original = type(target).compile_object
+    monkeypatch.setattr(type(target), "compile_object", compile_object)
+    module = target.module()
+    for name in ("a", "b"):
+        sines(module, target, name, 3)
+    with closing(target.start()) as compilation:
+        image = compilation.finish(module)
+    assert re.findall(r"define void @(\w+)", "".join(texts)) == ["a"]
+    assert image.symbols["a"] == image.symbols["b"]
+    with closing(target.start(dump=True)) as compilation:  # which shows each
+        dumped = compilation.finish(module)
+    assert "\na:" in dumped.assembly
+    assert "\nb:" in dumped.assembly
+    loaded = LoadedImage(image)
+    np.testing.assert_array_equal(run(loaded, "a", VALUES), run(loaded, "b", VALUES))
+
+
+def test_programs_share_the_code_of_functions(monkeypatch):
     """Though others stand before them and between, and names are other ones: only new functions are compiled."""
     target = host.for_cpu()
+    monkeypatch.setattr(parts, "PART", 1 << 20)
 
     def compiled(*functions):
         code_cache_misses = code_cache.misses()
@@ -242,7 +293,7 @@ def test_programs_share_the_code_of_functions():
         with closing(target.start()) as compilation:
             for name, terms in functions:
                 sines(module, target, name, terms)
-                compilation.written(module)
+                compilation.written(module, [name])
             image = compilation.finish(module)
             assert compilation._processes is None
         return image, code_cache.misses() - code_cache_misses
