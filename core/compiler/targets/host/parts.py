@@ -26,9 +26,9 @@ from .processes import Processes
 if TYPE_CHECKING:
     from .text_target import TextTarget
 
-# Characters of IR of which other processes help with a module: some 70 milliseconds of LLVM. A process costs 20 of the
-# CPU, most of them for pages that both write, and takes half of the work and more.
-PART = 1 << 17
+# Characters of IR of which other processes help with a module, a seventh of a second of LLVM. A process costs a
+# twentieth of a second of the CPU, most of it for pages that both write.
+PART = 1 << 18
 # Characters of IR of a part there: enough that what a part adds, one millisecond, does not count. The first parts of a
 # module are shorter, a quarter of what is in parts already: there may be no more than a few for all processes.
 SHARE = 1 << 16
