@@ -418,7 +418,7 @@ def dot_of_one_term(i: Instruction) -> Instruction | None:
         operands.append(reshape(operand, [operand.dims[d] for d in kept]))
         batches.append(tuple(kept.index(d) for d in batch))
     plain = DotDimensionNumbers((), (), *batches)
-    product = i.derive("dot", operands, i.attributes | {"dimension_numbers": plain}, shape=i.shape)
+    product = i.derive("dot", operands, {**i.attributes, "dimension_numbers": plain}, shape=i.shape)
     return dot_without_sum(product)
 
 
