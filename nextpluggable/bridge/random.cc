@@ -402,8 +402,8 @@ absl::Status FromSeedInput(Context* context, tf::OpKernel& original) {
   return SetDrawn(context, start, kDraw, kRange);
 }
 
-// The logarithms of weights, [rows, classes] in double: less the largest of their row, which is no
-// infinity, and the weight of what is an infinity or no number is 0.
+// What a class weighs, [rows, classes] in double, whose logarithms are given: the largest finite
+// one of a row weighs 1, an infinity and NaN weigh 0.
 xla::XlaOp Weights(xla::XlaOp logits, xla::PrimitiveType type,
                    absl::Span<const int64_t> dimensions) {
   xla::XlaBuilder* const builder = logits.builder();

@@ -39,7 +39,7 @@ def computed_places(instruction: Instruction) -> frozenset[int]:
 
 
 def _is_placed(i: Instruction) -> bool:
-    """Whether a place is no constant: gathers and scatters have one array of them, others a scalar a dimension."""
+    """Whether the program computes a place. Gathers and scatters have an array of them, others a scalar a dimension."""
     first = _INDICES.get(i.opcode)
     if first is None:
         return False
