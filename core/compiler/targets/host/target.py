@@ -40,7 +40,8 @@ _PASSES_WITHOUT_WORK: Final = (
     "-disable-tail-duplicate",
 )
 # The same on x86: short blocks to turn into selections, masks to keep in general registers, loads that are wider than
-# the stores before them. An LLVM without code for x86 does not know these options, and ends the process over them.
+# the stores before them. An LLVM without code for x86 does not know these options. (It says nothing about one that it
+# does not know, so a newer one may lack some.)
 _X86_PASSES_WITHOUT_WORK: Final = (
     "-x86-early-ifcvt=0",
     "-disable-x86-domain-reassignment",
