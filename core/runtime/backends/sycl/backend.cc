@@ -371,7 +371,7 @@ const BackendRegistration& Registration() {
     made->device_option = "device";
     made->old_device_option = "sycl_device";
     made->kernel_format = kKernelFormat;
-    made->install = "pip install 'tripont[sycl]'";
+    made->install = "pip install 'tripont[sycl]' (dpctl has packages for Python up to 3.14)";
     made->make = &MakeBackend;
     made->default_choice = "gpu";
     made->may_be_default = &MayHaveGpu;
