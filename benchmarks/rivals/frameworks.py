@@ -78,6 +78,9 @@ class Jax(Framework):
 
         self.jax = jax
         self.device = jax.devices(self.platform)[0]
+        # The time of compiling a program is not that of starting the compiler.
+        with jax.default_device(self.device):
+            jax.block_until_ready(jax.jit(lambda: jax.numpy.arange(8.0) * 2)())
 
     def place(self, program: Program, inputs: Sequence[Any]) -> Sequence[Any]:
         jax = self.jax

@@ -31,8 +31,8 @@ the part of the machine's own limit that we reach: its measured bandwidth or ari
 over our time. Programs for which neither says anything have none; peaks of element types that NumPy has no
 fast products of are those of the fastest product by anybody. Above 100 % the limit was measured while other
 work disturbed it more than the program, or the data was nearer than a copy of its size. "Compile" is the
-time of the compiler alone, without caches, ours and that of the newest jaxlib; the first program of a run
-pays for the start of our compile worker. "Memory" is the most that inputs, temporaries and results take at
+time of the compiler alone, without caches, ours and that of the newest jaxlib, in a process that has compiled
+a small program before. "Memory" is the most that inputs, temporaries and results take at
 once, ours and that of the leanest jaxlib: how much more the process holds than before the inputs were placed,
 when it has run the program before, so that code, threads and what the compiler left behind are there already.
 It is measured in a process of its own, in which freed memory goes back to the system at once. A run that is asked
