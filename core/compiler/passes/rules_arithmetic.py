@@ -405,8 +405,8 @@ def dot_of_batches(i: Instruction) -> Instruction | None:
 
 
 def dot_of_one_term(i: Instruction) -> Instruction | None:
-    """A dot whose contracted dimensions have one element contracts none: a sum of one term is the term, zeros of
-    either sign too.
+    """A dot whose contracted dimensions have one element contracts none: a sum of one term is 0 and the term, which
+    is 0 for a term of -0.
     """
     numbers: DotDimensionNumbers = i.attributes["dimension_numbers"]
     contracted = numbers.lhs_contracting
@@ -419,7 +419,10 @@ def dot_of_one_term(i: Instruction) -> Instruction | None:
         batches.append(tuple(kept.index(d) for d in batch))
     plain = DotDimensionNumbers((), (), *batches)
     product = i.derive("dot", operands, {**i.attributes, "dimension_numbers": plain}, shape=i.shape)
-    return dot_without_sum(product)
+    term = dot_without_sum(product)
+    if term is None or term.dtype.is_integer:
+        return term
+    return i.derive("add", (term, splat_value(0, term)))
 
 
 def dot_without_sum(i: Instruction) -> Instruction | None:

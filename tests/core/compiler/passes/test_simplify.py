@@ -128,7 +128,7 @@ CASES: dict[str, tuple[Instruction, Make, list[str]]] = {
             "dot", op("reshape", x, dims=(4, 1)), op("reshape", op("sine", x), dims=(1, 4)), dims=(4, 4),
             precision=None, dimension_numbers=hlo.DotDimensionNumbers((1,), (0,)),
         ),
-        ["sine", "broadcast", "broadcast", "multiply"],
+        ["sine", "broadcast", "broadcast", "broadcast", "multiply", "add"],
     ),
     "a sum of two terms": (
         X(4, 2),
@@ -406,6 +406,16 @@ def test_rule(name: str) -> None:
             np.testing.assert_allclose(a, b, rtol=1e-5)
         else:
             np.testing.assert_array_equal(a, b)
+
+
+def test_a_sum_of_one_term_has_its_zero() -> None:
+    """A product of -0 is the sum 0, as the sum of 0 and -0 is."""
+    x = X(3, 1)
+    numbers = hlo.DotDimensionNumbers((1,), (0,))
+    dot = op("dot", x, number(1.0, 1, 2), dims=(3, 2), precision=None, dimension_numbers=numbers)
+    (result,) = evaluate(simplify(module([x], dot)), [np.float32([[-0.0], [0.0], [-2.0]])])
+    np.testing.assert_array_equal(result, np.float32([[0, 0], [0, 0], [-2, -2]]))
+    np.testing.assert_array_equal(np.signbit(result), [[False] * 2, [False] * 2, [True] * 2])
 
 
 def test_splat_constants_become_scalars() -> None:
