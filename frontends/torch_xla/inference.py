@@ -63,10 +63,14 @@ def _install_kernels() -> None:
 
 
 def _view(name: str) -> Any:
-    """PyTorch's operation of that name if its results are views of its first operand; else None."""
+    """PyTorch's operation of that name if its results are views of its first operand; else None.
+
+    ``detach`` is left as it is. It works, and a parameter is made of what it returns, which must not have been seen by
+    Python before.
+    """
     import torch
 
-    if not name.startswith("aten::"):
+    if not name.startswith("aten::") or name == "aten::detach":
         return None
     operation, _, overload = name.removeprefix("aten::").partition(".")
     found = getattr(getattr(torch.ops.aten, operation), overload or "default")
