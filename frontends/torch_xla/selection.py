@@ -4,6 +4,7 @@ CPU.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -135,10 +136,14 @@ def multinomial(
 ) -> Any:
     """``multinomial``: without replacement the places of the largest quotients of weights and exponential draws, as on
     PyTorch's CPU. The draws are the CPU's, so that they follow ``torch.manual_seed``, and go to the device as data.
+    Whether the weights are a distribution is read back, as on PyTorch's other devices; the kernel says what is wrong.
     """
     import torch
 
-    if replacement or num_samples <= 1 or num_samples > x.shape[-1]:
+    if replacement or num_samples <= 1 or num_samples > x.shape[-1] or not x.numel():
+        return kernel(x, num_samples, replacement, generator=generator)
+    is_distribution = (x >= 0).all() & (x.amax() < math.inf) & (x.sum(-1) > 0).all()
+    if not is_distribution.item():
         return kernel(x, num_samples, replacement, generator=generator)
     draws = torch.empty(x.shape, dtype=x.dtype).exponential_(generator=generator)
     return torch.topk(x / draws.to(x.device), num_samples, -1)[1]
