@@ -422,11 +422,7 @@ xla::XlaOp Weights(xla::XlaOp logits, xla::PrimitiveType type,
 // The draws are those of the CPU's kernel on one thread. (On several it starts anew in the rows
 // that each of them gets, so that its numbers depend on the machine.)
 absl::Status Multinomial(Context* context, tf::OpKernel& original) {
-  if (HasComputedSize(context) || HasComputedConstant(context)) {
-    const Rule rule = FindRule(original.type_string());
-    if (rule != nullptr) return rule(context, original);
-    return Refuse(context, original);
-  }
+  if (HasComputedSize(context) || HasComputedConstant(context)) return Refuse(context, original);
   const tf::TensorShape shape = context->InputShape(0);
   if (shape.dims() != 2) {
     return absl::InvalidArgumentError("logits should be a matrix, got shape " +

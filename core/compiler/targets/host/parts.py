@@ -59,9 +59,7 @@ class Parts(Compilation):
         self._new: list[tuple[str, bool]] = []  # those of the others that nobody has looked for
         self._new_size = 0  # length of their texts
         self._keys: dict[str, bytes] = {}  # of those that somebody has looked for
-        self._first: dict[
-            bytes, str
-        ] = {}  # the first of those with a key, which is compiled for all
+        self._first: dict[bytes, str] = {}  # by their keys, the one that is compiled for all
         self._code: dict[str, tuple[Section, int]] = {}  # of those that are compiled
         # Careful and quick ones that no part has.
         self._pending: tuple[list[str], list[str]] = ([], [])
