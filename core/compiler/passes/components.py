@@ -337,6 +337,11 @@ class _Splitter:
         self.placed.add(i)
         return i
 
+    def zeros(self, like: Instruction, dims: Index) -> Instruction:
+        """An array of ``like``'s dtype that holds 0."""
+        zero = constant(np.zeros((), like.dtype.numpy), metadata=like.metadata)
+        return self.add(splat(self.add(zero), dims)) if dims else self.add(zero)
+
     def place(self, i: Instruction) -> None:
         dims = self.taken(i)
         apart = any(o in self.parts for o in i.operands)
@@ -635,8 +640,10 @@ def _dot(s: _Splitter, i: Instruction, at: dict[int, int], rest: Index) -> Instr
             reached = {*contracted, *(sources[d][side] for d in at)}
             if o in s.parts and any(d not in reached for d in s.taken(o)):
                 return None
-    total: Instruction | None = None
     left = [d for d in range(len(i.dims)) if d not in at]
+    total: Instruction | None = None
+    if numbers.lhs_contracting and not i.dtype.is_integer:
+        total = s.zeros(i, rest)  # a sum begins with 0: it is 0 where all terms are -0
     for index in product(*(range(lhs.dims[d]) for d in numbers.lhs_contracting)):
         factors = []
         for side, (o, contracted) in enumerate(sides):

@@ -12,6 +12,7 @@ from tripont.core.compiler.ir import hlo
 from tripont.core.compiler.ir.dtypes import F32, S32
 from tripont.core.compiler.ir.hlo import Computation, DotDimensionNumbers, Instruction, Module
 from tripont.core.compiler.passes.components import MOST, split_components
+from tripont.core.compiler.reference.evaluate import evaluate
 
 from tests.core.compiler.builders import (
     compare,
@@ -180,6 +181,17 @@ def test_no_array_of_components_is_left() -> None:
     assert opcodes(after.entry).count("concatenate") == 1  # the result
     assert "dot" not in opcodes(check(split_components, matrices(), 1e-5, EAGER).entry)
     assert "transpose" not in opcodes(check(split_components, matrices(), 1e-5, EAGER).entry)
+
+
+@pytest.mark.parametrize("terms", [1, 3])
+def test_a_sum_of_negative_zeros_is_zero(terms: int) -> None:
+    """A dot's sum begins with 0, however few its terms are: -[8, 3, terms] by -[8, terms]."""
+    a, x = parameter(0, 8, 3, terms), parameter(1, 8, terms)
+    dot = product(op("negate", a), op("negate", x), 8, 3, contracting=(2, 1), batch=1)
+    after = split_components(module([a, x], reduce(op("exponential", dot), [1]), dot), EAGER)
+    assert "dot" not in opcodes(after.entry)
+    values = [np.zeros(a.dims, np.float32), -np.ones(x.dims, np.float32)]
+    assert not np.signbit(evaluate(after, values)[1]).any()
 
 
 def test_large_arrays_are_taken_apart_by_themselves() -> None:
