@@ -20,6 +20,7 @@ from . import (
     inference,
     last_process,
     lowerings,
+    reading,
     recording,
 )
 
@@ -83,6 +84,7 @@ def _refuse_experiments() -> None:
 def _install() -> None:
     """What torch_xla does otherwise with this device."""
     recording.install()
+    reading.install()
     inference.install()
     in_place.install()
     lowerings.install()

@@ -1,4 +1,4 @@
-"""Reading a number back computes what it needs; with torch_xla's experiment early_sync, all that is recorded."""
+"""Reading a number back computes all that is recorded, where all can be computed; else what the number needs."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import os
 import pytest
 import torch
 import torch_xla
+from torch_xla.debug import metrics
+from tripont.frontends.torch_xla import reading
 
 from tests.starter import Starter
 
@@ -31,9 +33,25 @@ print(*counts)
 """
 
 
+_DTYPES = [
+    torch.bool,
+    torch.uint8,
+    torch.int32,
+    torch.int64,
+    torch.float16,
+    torch.float32,
+    torch.complex64,
+]
+
+
+def _compiled() -> int:
+    data = metrics.metric_data("CompileTime")
+    return data[0] if data else 0
+
+
 @pytest.mark.parametrize("read_first", [False, True])
 def test_nothing_is_lost_beside_a_tensor_that_cannot_be_computed(read_first: bool) -> None:
-    """With early_sync the reading fails, and all that is recorded is lost: it must not be on by itself."""
+    """Computing all that is recorded would fail and lose it: the number is computed alone."""
     torch_xla.sync()
     other = torch.ones(3, device="xla") * 5
     x = torch.arange(4.0, device="xla") * 2
@@ -59,9 +77,99 @@ def test_gradients_after_a_number_was_read() -> None:
     assert w.grad.cpu().tolist() == [6, 6, 6, 6]
 
 
-def test_with_early_sync_a_loop_that_reads_a_number_is_compiled_once(starter: Starter) -> None:
-    environment = os.environ | {"XLA_EXPERIMENTAL": "early_sync", "PJRT_DEVICE": "XPU"}
-    done = starter.run(_LOOP, environment)
+def test_nothing_is_lost_beside_tensors_that_have_no_room_together() -> None:
+    torch_xla.sync()
+    room = torch_xla._XLAC._xla_memory_info("xla:0")["bytes_limit"]
+    x = torch.arange(4.0, device="xla") * 2
+    large = [x.sum().expand(room // 12, 2) + i for i in range(2)]
+    assert x.sum().item() == 12
+    assert large[1][-1].sum().item() == 26
+    del large
+    assert x.cpu().tolist() == [0, 2, 4, 6]
+
+
+def test_a_computed_number_is_read_without_what_is_recorded() -> None:
+    """As in a loop that looks at the loss of the step before."""
+    computed = torch.ones(3, device="xla").sum()
+    torch_xla.sync()
+    y = torch.arange(5.0, device="xla") * 3
+    before = _compiled()
+    assert computed.item() == 3
+    assert _compiled() == before
+    assert y.cpu().tolist() == [0, 3, 6, 9, 12]
+
+
+@pytest.mark.parametrize("dtype", [*_DTYPES, torch.complex128, torch.float64, torch.bfloat16])
+def test_numbers_of_every_type(dtype: torch.dtype) -> None:
+    x = torch.tensor([3], dtype=dtype, device="xla")
+    number = (x * x).item()
+    on_cpu = torch.tensor([3], dtype=dtype)
+    expected = (on_cpu * on_cpu).item()
+    assert number == expected
+    assert type(number) is type(expected)
+
+
+def test_a_number_with_gradients_in_inference_mode_and_of_a_view() -> None:
+    w = torch.arange(6.0, device="xla", requires_grad=True)
+    assert (w * 2)[3].item() == 6
+    with torch.inference_mode():
+        assert w.reshape(2, 3)[1, 1].item() == 4
+        assert bool((w > 4).any())
+
+
+def test_many_elements_are_not_a_number() -> None:
+    with pytest.raises(RuntimeError, match="2 elements"):
+        torch.ones(2, device="xla").item()
+
+
+def test_the_second_time_a_loop_finds_its_programs() -> None:
+    counts = []
+    for _ in range(3):
+        before = _compiled()
+        x = torch.full((7,), 2.0, device="xla")
+        kept = []
+        while (x.sum() < 100).item():
+            x = x * 1.5
+            kept.append(x + 1)
+        assert torch.stack(kept).cpu().shape == (5, 7)
+        counts.append(_compiled() - before)
+    assert counts[0] > 0
+    assert counts[1:] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("variables", "same"),
+    [
+        ({}, True),
+        ({"XLA_EXPERIMENTAL": "early_sync"}, True),
+        # What the user has chosen stays, and a device of several must not compute what others do not.
+        ({"XLA_EXPERIMENTAL": ""}, False),
+        ({"TRIPONT_NUM_DEVICES": "2"}, False),
+    ],
+    ids=["as it is", "early_sync", "empty", "two devices"],
+)
+def test_a_loop_that_reads_a_number_is_compiled_once(
+    starter: Starter, variables: dict[str, str], same: bool
+) -> None:
+    environment = {k: v for k, v in os.environ.items() if k != "XLA_EXPERIMENTAL"}
+    done = starter.run(_LOOP, environment | {"PJRT_DEVICE": "XPU"} | variables)
     assert done.returncode == 0, done.stderr
     counts = done.stdout.split()
-    assert counts[2:] == counts[2:3] * 4  # after the second step nothing is new
+    assert (counts[2:] == counts[2:3] * 4) is same  # after the second step nothing is new
+
+
+@pytest.mark.parametrize(
+    ("results", "expected"),
+    [
+        ("tensor<4x3xf32>", 48),
+        ("(tensor<4xf32>, tensor<3x2xcomplex<f32>>, tensor<ui8>, tensor<2x0xi64>)", 16 + 48 + 1),
+        ("(tensor<3xi1>, tensor<bf16>, tensor<2xcomplex<f64>>, tensor<5xf8E4M3FN>)", 42),
+    ],
+)
+def test_bytes_of_results(results: str, expected: int) -> None:
+    program = f"module @a {{\n  func.func @main(%arg0: tensor<9xf32>) -> {results} {{\n    return"
+    assert reading._bytes_of_results(program) == expected
+
+
+def test_a_program_without_a_main_has_no_results() -> None:
+    assert reading._bytes_of_results("module @a {}") == 0

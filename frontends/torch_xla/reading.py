@@ -1,0 +1,134 @@
+"""A number that is read back computes all that is recorded, and not the way to this number alone.
+
+``x.item()``, ``bool(x)`` and ``if x:`` need one element, and torch_xla runs a program that computes just that. All
+else stays recorded: a loop that reads a number in each step (a solver's error, whether ``generate()`` of transformers
+has reached an end) records a history that grows, and each number is a new program that computes all steps from the
+first on. Here such a reading computes every tensor that is alive first, as torch_xla's experiment ``early_sync`` does:
+each step is a program of its own, and the same program where shapes stay.
+
+The experiment loses all that is recorded if one of these tensors cannot be computed (the complement of floats is
+recorded, and refused when it is computed) or has no room. So torch_xla is asked before for the program of all that is
+alive, and where it has none, or its results would not fit, the number is computed alone. It is asked once for each
+recording that ends in a number (:class:`_Recordings`).
+
+torch_xla draws random numbers from a seed that it changes with each draw until the next ``torch_xla.sync()``, which a
+reading is not: the numbers are those that the program draws without readings.
+
+It stays as torch_xla does it in jobs of several devices: one that alone reads a number would run the collectives that
+are recorded in another program than the others do. And where XLA_EXPERIMENTAL is set, even to an empty text: the choice
+is the user's.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import warnings
+from collections.abc import Mapping
+from typing import Any, Final
+
+_OPERATION: Final = "_local_scalar_dense"
+# Of how many recordings it is remembered whether all can be computed. A recording is known by 16 bytes and a number.
+_MOST_RECORDINGS: Final = 10_000
+_RESULTS: Final = re.compile(r"func\.func @main\(.*\) -> (.*) \{$", re.MULTILINE)
+_TENSOR: Final = re.compile(r"tensor<((?:\d+x)*)(complex<f(\d+)>|[a-z]+(\d+)[^>]*)>")
+# Held, for what it registers goes with it.
+_kernels: Any = None
+
+
+def install(environment: Mapping[str, str] = os.environ) -> None:
+    """Put it in place, once, in a process that has the job's only device."""
+    global _kernels
+    if _kernels is not None or "XLA_EXPERIMENTAL" in environment or _devices(environment) != 1:
+        return
+    from torch import library
+
+    recordings = _Recordings()
+
+    def read(x: Any) -> Any:
+        """The one element of ``x`` as a number of Python's."""
+        if recordings.can_all_be_computed(x):
+            recordings.compute_all(x)
+        return x.cpu().item()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch says that a kernel is replaced
+        _kernels = library.Library("aten", "IMPL", "XLA")  # type: ignore[no-untyped-call]
+        _kernels.impl(_OPERATION, read)
+
+
+def _devices(environment: Mapping[str, str]) -> int:
+    """How many devices the job has; 0 if a variable has something else than a number, of which others complain."""
+    try:
+        return int(environment.get("WORLD_SIZE", "1")) * int(
+            environment.get("TRIPONT_NUM_DEVICES", "1") or "1"
+        )
+    except ValueError:
+        return 0
+
+
+class _Recordings:
+    """What is known of recordings that end in a number.
+
+    A recording is known by torch_xla's hash of all that leads to the number, and by how many tensors are alive. The
+    second time that a program comes here it does the same as the first time, so that it finds its programs again.
+    """
+
+    def __init__(self) -> None:
+        import _XLAC
+        import torch
+        from torch_xla.debug import metrics
+
+        self._xlac: Any = _XLAC
+        self._count: Any = metrics.counter_value
+        self._empty = torch.empty
+        self._hash_of_computed: bytes | None = None
+        self._can_be_computed: dict[tuple[bytes, int], bool] = {}
+
+    def can_all_be_computed(self, x: Any) -> bool:
+        """Whether ``x`` is recorded and not computed, and all tensors alive can be translated and have room on the
+        device together.
+        """
+        way = self._xlac._get_graph_hash([x])
+        if way == self._way_to_computed(x.device):
+            return False
+        alive = (self._count("CreateXlaTensor") or 0) - (self._count("DestroyXlaTensor") or 0)
+        known = self._can_be_computed.get((way, alive))
+        if known is None:
+            if len(self._can_be_computed) >= _MOST_RECORDINGS:
+                self._can_be_computed.clear()
+            known = self._can_be_computed[way, alive] = self._has_program_and_room(str(x.device))
+        return known
+
+    def _way_to_computed(self, device: Any) -> bytes:
+        """torch_xla's hash of what has been computed, of all of which it is the same."""
+        if self._hash_of_computed is None:
+            computed = self._empty((), device="cpu").to(device)
+            self._hash_of_computed = bytes(self._xlac._get_graph_hash([computed]))
+        return self._hash_of_computed
+
+    def compute_all(self, x: Any) -> None:
+        self._xlac._xla_sync_live_tensors(str(x.device), [], True)
+
+    def _has_program_and_room(self, device: str) -> bool:
+        try:
+            program = self._xlac._get_stablehlo([], device, [], False)
+        except RuntimeError:
+            # Some tensor cannot be computed. torch_xla says why to those who read that one.
+            return False
+        room = int(self._xlac._xla_memory_info(device)["bytes_limit"])
+        return 0 < _bytes_of_results(program.decode()) <= room
+
+
+def _bytes_of_results(program: str) -> int:
+    """The bytes of all results of a program in StableHLO; 0 if they are not found."""
+    results = _RESULTS.search(program)
+    return sum(map(_bytes, _TENSOR.finditer(results[1]))) if results else 0
+
+
+def _bytes(tensor: re.Match[str]) -> int:
+    """The bytes of a tensor of the matched type, a pred's elements a byte each."""
+    dimensions, part, bits = tensor[1], tensor[3], tensor[4]
+    width = 2 * int(part) if part else int(bits)
+    return math.prod(map(int, dimensions.split("x")[:-1])) * -(-width // 8)
