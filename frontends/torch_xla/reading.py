@@ -11,9 +11,6 @@ recorded, and refused when it is computed) or has no room. So torch_xla is asked
 alive, and where it has none, or its results would not fit, the number is computed alone. It is asked once for each
 recording that ends in a number (:class:`_Recordings`).
 
-torch_xla draws random numbers from a seed that it changes with each draw until the next ``torch_xla.sync()``, which a
-reading is not: the numbers are those that the program draws without readings.
-
 It stays as torch_xla does it in jobs of several devices: one that alone reads a number would run the collectives that
 are recorded in another program than the others do. And where XLA_EXPERIMENTAL is set, even to an empty text: the choice
 is the user's.
@@ -27,6 +24,8 @@ import re
 import warnings
 from collections.abc import Mapping
 from typing import Any, Final
+
+from .seeds import Seeds
 
 _OPERATION: Final = "_local_scalar_dense"
 # Of how many recordings it is remembered whether all can be computed. A recording is known by 16 bytes and a number.
@@ -42,9 +41,10 @@ def install(environment: Mapping[str, str] = os.environ) -> None:
     global _kernels
     if _kernels is not None or "XLA_EXPERIMENTAL" in environment or _devices(environment) != 1:
         return
+    import _XLAC
     from torch import library
 
-    recordings = _Recordings()
+    recordings = _Recordings(_XLAC, Seeds(_XLAC))
 
     def read(x: Any) -> Any:
         """The one element of ``x`` as a number of Python's."""
@@ -75,12 +75,12 @@ class _Recordings:
     second time that a program comes here it does the same as the first time, so that it finds its programs again.
     """
 
-    def __init__(self) -> None:
-        import _XLAC
+    def __init__(self, xlac: Any, seeds: Seeds) -> None:
         import torch
         from torch_xla.debug import metrics
 
-        self._xlac: Any = _XLAC
+        self._xlac = xlac
+        self._seeds = seeds
         self._count: Any = metrics.counter_value
         self._empty = torch.empty
         self._hash_of_computed: bytes | None = None
@@ -109,7 +109,10 @@ class _Recordings:
         return self._hash_of_computed
 
     def compute_all(self, x: Any) -> None:
-        self._xlac._xla_sync_live_tensors(str(x.device), [], True)
+        """All tensors alive on ``x``'s device. What is drawn afterwards does not begin with what was drawn before."""
+        device = str(x.device)
+        self._xlac._xla_sync_live_tensors(device, [], True)
+        self._seeds.begin_anew(device)
 
     def _has_program_and_room(self, device: str) -> bool:
         try:

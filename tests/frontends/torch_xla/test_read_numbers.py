@@ -173,3 +173,47 @@ def test_bytes_of_results(results: str, expected: int) -> None:
 
 def test_a_program_without_a_main_has_no_results() -> None:
     assert reading._bytes_of_results("module @a {}") == 0
+
+
+_DRAWS = """
+import tripont.torch_xla
+import torch, torch_xla
+from torch_xla.debug import metrics
+
+def compiled():
+    data = metrics.metric_data("CompileTime")
+    return data[0] if data else 0
+
+drawn = []
+def draws():
+    for _ in range(4):
+        x = torch.rand(3, device="xla") + torch.nn.functional.dropout(torch.ones(3, device="xla"))
+        drawn.append(x.sum().item())
+    drawn.append(torch.randn(2, device="xla").tolist())
+
+draws()  # before the first sync()
+torch_xla.sync()
+draws()
+draws()
+torch_xla.sync()
+torch_xla.manual_seed(7)
+draws()
+torch_xla.sync()
+torch_xla.sync()
+before = compiled()
+draws()
+torch_xla.sync()
+draws()
+print(compiled() - before)
+print(drawn)
+"""
+
+
+def test_numbers_that_are_drawn_do_not_depend_on_readings(starter: Starter) -> None:
+    environment = {k: v for k, v in os.environ.items() if k != "XLA_EXPERIMENTAL"}
+    environment["PJRT_DEVICE"] = "XPU"
+    here = starter.run(_DRAWS, environment)
+    alone = starter.run(_DRAWS, environment | {"XLA_EXPERIMENTAL": ""})
+    assert here.returncode == alone.returncode == 0, here.stderr + alone.stderr
+    assert here.stdout.split("\n", 1)[1] == alone.stdout.split("\n", 1)[1]
+    assert here.stdout.split("\n", 1)[0] == "0"  # a second time has the programs of the first
