@@ -12,12 +12,10 @@ Kernel = Callable[..., Any]
 
 
 def to_copy(kernel: Kernel, x: Any, **options: Any) -> Any:
-    """``_to_copy`` from one device or dtype to another."""
-    device = options.get("device")
-    if device is None or device.type == x.device.type:
-        return kernel(x, **options)
+    """``_to_copy`` from one device to another."""
     import torch
 
+    device = options["device"]
     dtype = options.pop("dtype", None) or x.dtype
     if torch.complex128 not in (x.dtype, dtype):
         return kernel(x, dtype=dtype, **options)
@@ -74,8 +72,5 @@ def _there(source: Any, x: Any) -> Any:
 #: Beside the kernels of the dispatch key XLA.
 CORRECTIONS: Final[dict[str, Kernel]] = {
     "_copy_from.default": copy_from,
-    "_to_copy.default": to_copy,
-    "_to_cpu.default": to_cpu,
     "copy.default": copy,
-    "copy_.default": copy_,
 }

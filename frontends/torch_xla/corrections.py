@@ -23,6 +23,7 @@ from . import (
     decomposed,
     integers,
     linear_algebra,
+    reading,
     sampling,
     scatters,
     selection,
@@ -402,6 +403,7 @@ _BESIDE: Final[dict[str, dict[str, Callable[..., Any]]]] = {
         **{f"{name}.Scalar": _compare for name in ("eq", "ne", "lt", "le", "gt", "ge")},
         **complex_numbers.CORRECTIONS,
         **complex_transfers.CORRECTIONS,
+        **reading.CORRECTIONS,
         **_EXTREMES,
     },
     # The gradients of a maximum of all elements divide by a sum along no dimensions, which is another number there.

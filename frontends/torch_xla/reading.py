@@ -1,15 +1,16 @@
-"""A number that is read back computes all that is recorded, and not the way to this number alone.
+"""What is read back computes all that is recorded, and not the way to what is read alone.
 
-``x.item()``, ``bool(x)`` and ``if x:`` need one element, and torch_xla runs a program that computes just that. All
-else stays recorded: a loop that reads a number in each step (a solver's error, whether ``generate()`` of transformers
-has reached an end) records a history that grows, and each number is a new program that computes all steps from the
-first on. Here such a reading computes every tensor that is alive first, as torch_xla's experiment ``early_sync`` does:
-each step is a program of its own, and the same program where shapes stay.
+``x.item()``, ``if x:``, ``x.cpu()``, ``x.nonzero()`` and what torch_xla computes on the CPU need some tensors, and
+torch_xla runs a program that computes just those. All else stays recorded: a loop that reads a number in each step (a
+solver's error, whether ``generate()`` of transformers has reached an end) records a history that grows, and each number
+is a new program that computes all steps from the first on. Here such a reading computes every tensor that is alive
+first, as torch_xla's experiment ``early_sync`` does for numbers: each step is a program of its own, and the same
+program where shapes stay.
 
 The experiment loses all that is recorded if one of these tensors cannot be computed (the complement of floats is
 recorded, and refused when it is computed) or has no room. So torch_xla is asked before for the program of all that is
-alive, and where it has none, or its results would not fit, the number is computed alone. It is asked once for each
-recording that ends in a number (:class:`_Recordings`).
+alive, and where it has none, or its results would not fit, only what is read is computed. It is asked once for each
+recording that ends so (:class:`_Recordings`).
 
 It stays as torch_xla does it in jobs of several devices: one that alone reads a number would run the collectives that
 are recorded in another program than the others do. And where XLA_EXPERIMENTAL is set, even to an empty text: the choice
@@ -21,41 +22,64 @@ from __future__ import annotations
 import math
 import os
 import re
-import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from . import complex_transfers
 from .seeds import Seeds
 
-_OPERATION: Final = "_local_scalar_dense"
 # Of how many recordings it is remembered whether all can be computed. A recording is known by 16 bytes and a number.
 _MOST_RECORDINGS: Final = 10_000
 _RESULTS: Final = re.compile(r"func\.func @main\(.*\) -> (.*) \{$", re.MULTILINE)
 _TENSOR: Final = re.compile(r"tensor<((?:\d+x)*)(complex<f(\d+)>|[a-z]+(\d+)[^>]*)>")
-# Held, for what it registers goes with it.
-_kernels: Any = None
+# None where torch_xla's way stays.
+_recordings: _Recordings | None = None
 
 
 def install(environment: Mapping[str, str] = os.environ) -> None:
-    """Put it in place, once, in a process that has the job's only device."""
-    global _kernels
-    if _kernels is not None or "XLA_EXPERIMENTAL" in environment or _devices(environment) != 1:
-        return
-    import _XLAC
-    from torch import library
+    """Compute all, once this has been called, in a process that has the job's only device."""
+    global _recordings
+    if _recordings is None and "XLA_EXPERIMENTAL" not in environment and _devices(environment) == 1:
+        import _XLAC
 
-    recordings = _Recordings(_XLAC, Seeds(_XLAC))
+        _recordings = _Recordings(_XLAC, Seeds(_XLAC))
 
-    def read(x: Any) -> Any:
-        """The one element of ``x`` as a number of Python's."""
-        if recordings.can_all_be_computed(x):
-            recordings.compute_all(x)
-        return x.cpu().item()
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # PyTorch says that a kernel is replaced
-        _kernels = library.Library("aten", "IMPL", "XLA")  # type: ignore[no-untyped-call]
-        _kernels.impl(_OPERATION, read)
+def to_copy(kernel: Callable[..., Any], x: Any, **options: Any) -> Any:
+    """``_to_copy`` from one device or dtype to another."""
+    device = options.get("device")
+    if device is None or device.type == x.device.type:
+        return kernel(x, **options)
+    if device.type == "cpu":
+        _compute_all_with([x])
+    return complex_transfers.to_copy(kernel, x, **options)
+
+
+def to_cpu(kernel: Callable[..., Any], tensors: Any) -> Any:
+    """``_to_cpu``, with which torch_xla gets the operands of what it computes on the CPU."""
+    _compute_all_with([t for t in tensors if t.device.type == "xla"])
+    return complex_transfers.to_cpu(kernel, tensors)
+
+
+def copy_(kernel: Callable[..., Any], x: Any, source: Any, non_blocking: bool = False) -> Any:
+    """``copy_``, to another device too."""
+    if x.device.type == "cpu" and source.device.type == "xla":
+        _compute_all_with([source])
+    return complex_transfers.copy_(kernel, x, source, non_blocking)
+
+
+#: Beside the kernels of the dispatch key XLA.
+CORRECTIONS: Final[dict[str, Callable[..., Any]]] = {
+    "_to_copy.default": to_copy,
+    "_to_cpu.default": to_cpu,
+    "copy_.default": copy_,
+}
+
+
+def _compute_all_with(tensors: Sequence[Any]) -> None:
+    """All that is recorded on the device of ``tensors``, if any of them is recorded only."""
+    if _recordings is not None and tensors and _recordings.can_all_be_computed(tensors):
+        _recordings.compute_all(str(tensors[0].device))
 
 
 def _devices(environment: Mapping[str, str]) -> int:
@@ -69,9 +93,9 @@ def _devices(environment: Mapping[str, str]) -> int:
 
 
 class _Recordings:
-    """What is known of recordings that end in a number.
+    """What is known of recordings that end in a reading.
 
-    A recording is known by torch_xla's hash of all that leads to the number, and by how many tensors are alive. The
+    A recording is known by torch_xla's hash of all that leads to what is read, and by how many tensors are alive. The
     second time that a program comes here it does the same as the first time, so that it finds its programs again.
     """
 
@@ -86,31 +110,31 @@ class _Recordings:
         self._hash_of_computed: bytes | None = None
         self._can_be_computed: dict[tuple[bytes, int], bool] = {}
 
-    def can_all_be_computed(self, x: Any) -> bool:
-        """Whether ``x`` is recorded and not computed, and all tensors alive can be translated and have room on the
-        device together.
+    def can_all_be_computed(self, tensors: Sequence[Any]) -> bool:
+        """Whether some of ``tensors`` is recorded and not computed, and all tensors alive can be translated and have
+        room on the device together.
         """
-        way = self._xlac._get_graph_hash([x])
-        if way == self._way_to_computed(x.device):
+        device = tensors[0].device
+        way = self._xlac._get_graph_hash(tensors)
+        if way == self._way_to_computed(device):
             return False
         alive = (self._count("CreateXlaTensor") or 0) - (self._count("DestroyXlaTensor") or 0)
         known = self._can_be_computed.get((way, alive))
         if known is None:
             if len(self._can_be_computed) >= _MOST_RECORDINGS:
                 self._can_be_computed.clear()
-            known = self._can_be_computed[way, alive] = self._has_program_and_room(str(x.device))
+            known = self._can_be_computed[way, alive] = self._has_program_and_room(str(device))
         return known
 
     def _way_to_computed(self, device: Any) -> bytes:
         """torch_xla's hash of what has been computed, of all of which it is the same."""
         if self._hash_of_computed is None:
-            computed = self._empty((), device="cpu").to(device)
+            computed = self._empty(2, device="cpu").to(device)  # one number would be a constant
             self._hash_of_computed = bytes(self._xlac._get_graph_hash([computed]))
         return self._hash_of_computed
 
-    def compute_all(self, x: Any) -> None:
-        """All tensors alive on ``x``'s device. What is drawn afterwards does not begin with what was drawn before."""
-        device = str(x.device)
+    def compute_all(self, device: str) -> None:
+        """All tensors alive on ``device``. What is drawn afterwards does not begin with what was drawn before."""
         self._xlac._xla_sync_live_tensors(device, [], True)
         self._seeds.begin_anew(device)
 

@@ -1,8 +1,9 @@
-"""Reading a number back computes all that is recorded, where all can be computed; else what the number needs."""
+"""What is read back computes all that is recorded, where all can be computed; else what is read alone."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -120,6 +121,34 @@ def test_a_number_with_gradients_in_inference_mode_and_of_a_view() -> None:
 def test_many_elements_are_not_a_number() -> None:
     with pytest.raises(RuntimeError, match="2 elements"):
         torch.ones(2, device="xla").item()
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda x: x.sum().item(),
+        lambda x: x.sum().cpu(),
+        lambda x: x.sum().tolist(),
+        lambda x: torch.empty(()).copy_(x.sum()),
+        lambda x: (x > 9).nonzero(),
+        lambda x: x[x > 9],
+        lambda x: torch.equal(x, x * 1),
+        lambda x: torch.mode(x),
+        lambda x: repr(x * 1),
+    ],
+    ids=["item", "cpu", "tolist", "copy_", "nonzero", "mask", "equal", "on the CPU", "repr"],
+)
+def test_each_step_of_a_loop_has_the_same_programs(read: Callable[[torch.Tensor], object]) -> None:
+    x = torch.full((3,), 2.0, device="xla")
+    y = torch.zeros(3, device="xla")
+    torch_xla.sync()
+    counts = []
+    for _ in range(5):
+        x = x * 1.5
+        y = y + x
+        read(x)
+        counts.append(_compiled())
+    assert counts[1:] == counts[:1] * 4
 
 
 def test_the_second_time_a_loop_finds_its_programs() -> None:
