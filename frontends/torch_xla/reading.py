@@ -28,10 +28,12 @@ from typing import Any, Final
 from . import complex_transfers
 from .seeds import Seeds
 
-# Of how many recordings it is remembered whether all can be computed. A recording is known by 16 bytes and a number.
+# Of how many recordings it is remembered whether all can be computed. Each is known by 16 bytes and two numbers.
 _MOST_RECORDINGS: Final = 10_000
 _RESULTS: Final = re.compile(r"func\.func @main\(.*\) -> (.*) \{$", re.MULTILINE)
 _TENSOR: Final = re.compile(r"tensor<((?:\d+x)*)(complex<f(\d+)>|[a-z]+(\d+)[^>]*)>")
+# What torch_xla says of a tensor that has failed.
+_FAILED_BEFORE: Final = "Check failed: tensor_data"
 # None where torch_xla's way stays.
 _recordings: _Recordings | None = None
 
@@ -95,8 +97,9 @@ def _devices(environment: Mapping[str, str]) -> int:
 class _Recordings:
     """What is known of recordings that end in a reading.
 
-    A recording is known by torch_xla's hash of all that leads to what is read, and by how many tensors are alive. The
-    second time that a program comes here it does the same as the first time, so that it finds its programs again.
+    A recording is known by torch_xla's hash of all that leads to what is read, and by how many tensors have come and
+    gone since all was computed, here or by ``torch_xla.sync()``. The second time that a program comes here it does the
+    same as the first time, so that it finds its programs again.
     """
 
     def __init__(self, xlac: Any, seeds: Seeds) -> None:
@@ -108,7 +111,20 @@ class _Recordings:
         self._count: Any = metrics.counter_value
         self._empty = torch.empty
         self._hash_of_computed: bytes | None = None
-        self._can_be_computed: dict[tuple[bytes, int], bool] = {}
+        self._computed = self._tensors()
+        self._can_be_computed: dict[tuple[bytes, int, int], bool] = {}
+        xlac._xla_step_marker = self._beginning(xlac._xla_step_marker)
+
+    def _beginning(self, mark: Callable[..., None]) -> Callable[..., None]:
+        def step_marker(*arguments: Any, **options: Any) -> None:
+            mark(*arguments, **options)
+            self._computed = self._tensors()
+
+        return step_marker
+
+    def _tensors(self) -> tuple[int, int]:
+        """How many tensors have come and gone in this process."""
+        return self._count("CreateXlaTensor") or 0, self._count("DestroyXlaTensor") or 0
 
     def can_all_be_computed(self, tensors: Sequence[Any]) -> bool:
         """Whether some of ``tensors`` is recorded and not computed, and all tensors alive can be translated and have
@@ -118,12 +134,13 @@ class _Recordings:
         way = self._xlac._get_graph_hash(tensors)
         if way == self._way_to_computed(device):
             return False
-        alive = (self._count("CreateXlaTensor") or 0) - (self._count("DestroyXlaTensor") or 0)
-        known = self._can_be_computed.get((way, alive))
+        come, gone = (now - then for now, then in zip(self._tensors(), self._computed, strict=True))
+        known = self._can_be_computed.get((way, come, gone))
         if known is None:
             if len(self._can_be_computed) >= _MOST_RECORDINGS:
                 self._can_be_computed.clear()
-            known = self._can_be_computed[way, alive] = self._has_program_and_room(str(device))
+            known = self._has_program_and_room(str(device))
+            self._can_be_computed[way, come, gone] = known
         return known
 
     def _way_to_computed(self, device: Any) -> bytes:
@@ -134,8 +151,17 @@ class _Recordings:
         return self._hash_of_computed
 
     def compute_all(self, device: str) -> None:
-        """All tensors alive on ``device``. What is drawn afterwards does not begin with what was drawn before."""
-        self._xlac._xla_sync_live_tensors(device, [], True)
+        """All tensors alive on ``device``. What is drawn afterwards does not begin with what was drawn before.
+
+        Nothing is done where a tensor has failed before, which has neither a program nor numbers.
+        """
+        try:
+            self._xlac._xla_sync_live_tensors(device, [], True)
+        except RuntimeError as error:
+            if _FAILED_BEFORE in str(error):  # torch_xla looks for that before it changes anything
+                return
+            raise
+        self._computed = self._tensors()
         self._seeds.begin_anew(device)
 
     def _has_program_and_room(self, device: str) -> bool:

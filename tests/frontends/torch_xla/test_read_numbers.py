@@ -166,6 +166,30 @@ def test_the_second_time_a_loop_finds_its_programs() -> None:
     assert counts[1:] == [0, 0]
 
 
+def test_a_recording_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though more tensors are alive in each step."""
+    looked_at = []
+    original = reading._Recordings._has_program_and_room
+
+    def look(self: reading._Recordings, device: str) -> bool:
+        looked_at.append(device)
+        return original(self, device)
+
+    monkeypatch.setattr(reading._Recordings, "_has_program_and_room", look)
+    x = torch.full((9,), 2.0, device="xla")
+    torch_xla.sync()
+    kept, counts = [], []
+    for step in range(8):
+        x = x * 1.25
+        kept.append(x)
+        x.sum().item()
+        if step % 3 == 0:
+            torch_xla.sync()
+        counts.append(len(looked_at))
+    assert 0 < counts[3] <= 4
+    assert counts[4:] == counts[3:4] * 4
+
+
 @pytest.mark.parametrize(
     ("variables", "same"),
     [
