@@ -394,7 +394,7 @@ class Match:
 
     def apart(self, i: Instruction) -> Instruction | None:
         """What the reshape ``i`` gives, without dimensions of size 1, as something computed in these dimensions: they
-        are apart already in what it is computed from. None if that cannot be.
+        are apart already in what it is computed from. None if that cannot be, or would be a reshape of the same.
         """
         if i not in self.reshaped:
             done: dict[Instruction, Instruction] = {}
@@ -421,6 +421,8 @@ class Match:
                     done[top] = reshape(top, dims)
             else:
                 result = done.get(i.operands[0])
+            if result is not None and result.opcode == "reshape":
+                result = None
             self.reshaped[i] = result
         return self.reshaped[i]
 

@@ -72,6 +72,16 @@ FORMS = {
         lambda s, b, m: softmax(jnp.where(near(b, 1) & near(b, 1).T, s, -jnp.inf)),
         kept=lambda b, m: abs(np.arange(256)[:, None] - np.arange(256)) < 90,
     ),
+    "joined and reshaped": Form(  # the reshape has other dimensions apart than what it reads
+        lambda s, b, m: softmax(
+            s
+            + jnp.concatenate(
+                [b[:24].reshape(3, 8, 64, 64), b[8:48].reshape(5, 8, 64, 64)]
+            ).reshape(s.shape)
+        ),
+        bias=lambda b, m: np.concatenate([b[:24], b[8:48]]),
+        dims=(64, 64),
+    ),
     "three dimensions": Form(
         lambda s, b, m: softmax(s + b + b.transpose(1, 0, 2) + b.transpose(2, 1, 0)),
         bias=lambda b, m: b + b.transpose(1, 0, 2) + b.transpose(2, 1, 0),
