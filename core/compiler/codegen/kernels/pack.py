@@ -140,15 +140,10 @@ class _Pack:
                     parts = [self.made(k, row, column) for row in range(rows)]
                     parts += [llvm_ir.zero(parts[0].type)] * (self.group - rows)
                     place = b.gep(self.to_type, to, i64(column * self.group))
-                    b.store(
-                        interleave(b, parts, 8 * size_of(self.to_type)),
-                        place,
-                        size_of(self.to_type),
-                    )
+                    value = self.flipped(interleave(b, parts, 8 * size_of(self.to_type)))
+                    b.store(value, place, size_of(self.to_type))
             return
-        zero = llvm_ir.zero(llvm_ir.vector(self.to_type, self.lanes))
-        if self.flip:
-            zero = llvm_ir.integer(zero.type, -128)
+        zero = self.flipped(llvm_ir.zero(llvm_ir.vector(self.to_type, self.lanes)))
         for column in range(0, self.width, self.lanes):
             self.fetch(base, column)
             parts = [
@@ -199,7 +194,7 @@ class _Pack:
             for n, value in enumerate(transpose_square(b, vectors)):
                 row = b.mul(b.add(k, i64(n)), i64(self.width))
                 place = b.gep(unit, packed, b.add(row, column))
-                b.store(value, place, size_of(self.to_type))
+                b.store(self.flipped(value), place, size_of(self.to_type))
 
     def words(self, n: Coordinate, k: Value) -> Value:
         """``lanes`` groups of column ``n`` of a [N, K] matrix, from group ``k`` on."""
@@ -235,10 +230,14 @@ class _Pack:
         type_ = llvm_ir.vector(self.from_type, self.lanes)
         pointer = b.gep(self.from_type, base, i64(offset))
         raw = b.load(type_, pointer, size_of(self.from_type))
-        value = conversion.in_memory(self.g, raw, self.from_dtype, self.to_dtype)
-        if self.flip:
-            value = b.binary("xor", value, llvm_ir.integer(value.type, -128))
-        return value
+        return self.flipped(conversion.in_memory(self.g, raw, self.from_dtype, self.to_dtype))
+
+    def flipped(self, value: Value) -> Value:
+        """A vector of bytes, or of words of them, with the highest bit of each changed if the product wants that."""
+        if not self.flip:
+            return value
+        bits = 0x80808080 if llvm_ir.scalar_of(value.type) == "i32" else 0x80
+        return self.b.binary("xor", value, llvm_ir.integer(value.type, bits))
 
 
 def interleave(b: Builder, parts: Sequence[Value], bits: int) -> Value:

@@ -30,7 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from ...ir import dtypes
 from ...ir.dtypes import DType
@@ -46,6 +46,9 @@ from .emit import EmittedKernel, Frame, emitter
 from .loops import count
 from .pack import interleave
 from .product_forms import BF16_PAIRS, ProductForm, last_vectors
+
+# The bytes of the shortest vector with which an instruction sums bytes.
+_SHORTEST: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -742,7 +745,10 @@ class PackedDot(tiles.Places):
         """``correction`` times the sum of each row of lhs that the unit reads."""
         b, form = self.b, self.form
         lanes = 4 * form.lanes
-        vector = f"<{lanes} x i8>"
+        while lanes > max(self.k, _SHORTEST):  # a shorter vector for rows that do not fill one
+            lanes //= 2
+        instruction = f"{form.instruction.rpartition('.')[0]}.{8 * lanes}"
+        vector, sums_type = f"<{lanes} x i8>", f"<{lanes // 4} x i32>"
         rest = self.k % lanes
         main = self.k - rest
         extend = "zext" if form.lhs is dtypes.U8 else "sext"
@@ -751,21 +757,21 @@ class PackedDot(tiles.Places):
             """``total`` and the elements from ``first`` on whose lane is 1 in ``ones``."""
             value = b.load(vector, b.gep("i8", row, first), 1)
             pair = [value, ones] if form.lhs is dtypes.U8 else [ones, value]
-            return b.call(form.accumulator, form.instruction, [total, *pair])
+            return b.call(sums_type, instruction, [total, *pair])
 
         with b.loop(self.first_tile, self.last_tile) as tile:
             top = self.start(tile, self.rows, self.m)
             first = b.mul(b.sub(tile, self.first_tile), i64(self.rows))
             with b.loop(i64(0), i64(self.rows)) as r:
                 row = b.gep("i8", self.lhs, b.mul(b.add(top, r), i64(self.lhs_row)))
-                total = llvm_ir.zero(form.accumulator)
+                total = llvm_ir.zero(sums_type)
                 with b.loop_carrying(i64(0), i64(main), lanes, [total]) as (k, carried, results):
                     carried[:] = [added(row, k, llvm_ir.integer(vector, 1), carried[0])]
                 total = results[0]
                 if main and rest:  # the vector that ends with the row, without what is in the sum
                     ones = llvm_ir.lanes_constant("i8", [0] * (lanes - rest) + [1] * rest)
                     total = added(row, i64(self.k - lanes), ones, total)
-                name = f"llvm.vector.reduce.add.{llvm_ir.mangle(form.accumulator)}"
+                name = f"llvm.vector.reduce.add.{llvm_ir.mangle(sums_type)}"
                 whole = b.call("i32", name, [total])
                 if not main:
                     with b.loop_carrying(i64(0), i64(rest), 1, [whole]) as (k, carried, results):

@@ -103,7 +103,7 @@ class ProductForm:
     @property
     def turns_words(self) -> bool:
         """Whether a rhs of [n, k] is turned while it is packed, in words of a group, and may be computed then."""
-        return self.is_matrix or self.name == BF16_PAIRS
+        return self.is_matrix or self.name in (BF16_PAIRS, "quadruples")
 
     @property
     def accumulator(self) -> str:

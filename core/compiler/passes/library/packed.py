@@ -204,7 +204,7 @@ def _made(
     turns = strides == (1, k)
     if config["batch"] or not (form.turns_words or form.group == 1) or right.opcode == "constant":
         return None
-    if form.rhs not in (dtypes.F32, dtypes.F64, dtypes.BF16) and not (form.is_matrix and turns):
+    if form.rhs not in (dtypes.F32, dtypes.F64, dtypes.BF16) and not (form.turns_words and turns):
         return None
     dims = (n, k) if turns else (k, n)
     if not turns and strides != (n, 1):
@@ -229,7 +229,7 @@ def _made(
         "n": n,
         "width": width,
         "group": form.group,
-        "flip": False,
+        "flip": form.flips,
         "turns": turns,
     }
     shape = Shape(form.rhs, (1, -(-n // width), form.groups(k), width, form.group))

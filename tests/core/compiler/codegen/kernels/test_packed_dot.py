@@ -323,10 +323,59 @@ def test_narrow_last_panels(types: tuple[DType, DType, DType], cpu: str) -> None
 
 
 @of_integers
+@pytest.mark.parametrize("types", [(S8, S8), (U8, U8), (U8, S8), (S8, U8)], ids=str)
+def test_bytes_are_turned_while_they_are_packed(types: tuple[DType, DType], cpu: str) -> None:
+    """A rhs of [n, k], of whole groups and of parts, is read once where an instruction multiplies four bytes."""
+    for m, n, k in ((20, 90, 130), (70, 83, 260), (33, 64, 1300)):
+        made = product(types, S32, m, n, k, (False, True))
+        after = pipeline.run(module(made.operands, made), for_cpu(cpu, False), Dump())
+        form = product_forms.choose_dot(for_cpu(cpu, False), *types, S32)
+        if form.name == "quadruples":
+            assert kinds(after) == ["pack", "packed-dot"]
+        values = [random(o.dtype, o.dims, k + i) for i, o in enumerate(made.operands)]
+        (got,) = NativeSimulation(after, cpu).run(values)
+        np.testing.assert_array_equal(got, reference(made, *values))
+
+
+@of_integers
+@pytest.mark.parametrize("types", [(S8, S8), (U8, U8), (U8, S8), (S8, U8)], ids=str)
+def test_bytes_are_computed_while_they_are_turned(types: tuple[DType, DType], cpu: str) -> None:
+    """A rhs of [n, k] that is stored bytes and an offset for each of its rows."""
+    for m, n, k in ((70, 83, 258), (33, 64, 1300)):
+        made = product(types, S32, m, n, k, (False, True))
+        offset = hlo.parameter(2, hlo.Shape(types[1], (n,)))
+        lhs, stored = made.operands
+        wide = op("broadcast", offset, dims=stored.dims, dtype=types[1], dimensions=(0,))
+        matrix = op("add", stored, wide, dims=stored.dims, dtype=types[1])
+        before = module([lhs, stored, offset], made.replace(operands=[lhs, matrix]))
+        after = pipeline.run(before, for_cpu(cpu, False), Dump())
+        form = product_forms.choose_dot(for_cpu(cpu, False), *types, S32)
+        if form.name == "quadruples":
+            assert kinds(after) == ["pack", "packed-dot"]
+        values = [random(o.dtype, o.dims, k + i) for i, o in enumerate((lhs, stored, offset))]
+        (got,) = NativeSimulation(after, cpu).run(values)
+        computed = values[1] + values[2][:, None]
+        np.testing.assert_array_equal(got, reference(made, values[0], computed))
+
+
+@pytest.mark.parametrize(("k", "bits"), [(16, 128), (31, 128), (48, 256), (64, 512), (100, 512)])
+def test_short_rows_are_summed_in_short_vectors(k: int, bits: int) -> None:
+    """Rather than a byte at a time: that took more than half of the time of 48^3."""
+    made = product((S8, S8), S32, 64, 64, k)
+    target = for_cpu("znver5", False)
+    after = pipeline.run(module(made.operands, made), target, Dump())
+    (instruction,) = (i for i in after.entry.instructions if i.opcode == "packed-dot")
+    code = target.module()
+    packed_dot.emit(code, target, instruction, "kernel")
+    summed = f"@llvm.x86.avx512.vpdpbusd.{bits}(<{bits // 32} x i32> %"
+    assert summed in str(code)
+
+
+@of_integers
 @pytest.mark.parametrize("types", [(S8, S8), (U8, U8)], ids=str)
 def test_sums_of_rows(types: tuple[DType, DType], cpu: str) -> None:
     """Operands of one sign are corrected by the sums of rows: of less than a vector, of whole ones, and behind them."""
-    for k in (31, 33, 63, 64, 65, 127, 128, 190):
+    for k in (16, 17, 31, 32, 33, 48, 63, 64, 65, 127, 128, 190):
         made = product(types, S32, 60, 80, k)
         values = [random(o.dtype, o.dims, k + i) for i, o in enumerate(made.operands)]
         (got,) = compiled(made, cpu).run(values)
