@@ -65,6 +65,11 @@ class Tiles:
         "times",
         "the time of tiles that end with a line of memory: of those that share lines",
     ]
+    copied_run: Annotated[
+        float,
+        "cycles",
+        "until a part of a row comes that is copied from where it lies; 0: it is not counted",
+    ]
     window_step: Annotated[float, "cycles", "a step of the loop of a convolution besides"]
     window_start: Annotated[float, "cycles", "starting a tile of a convolution"]
     moved: Annotated[float, "cycles", "writing an element in another order"]

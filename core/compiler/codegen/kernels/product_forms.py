@@ -48,6 +48,8 @@ _LINE: Final = 64  # bytes
 BF16_PAIRS: Final = "bf16 pairs"
 # Wider tiles than that read more of rhs for each product: they are for results that such a tile is as wide as.
 _NARROW: Final = 3
+# The same where panels are copied from where they lie: with AVX-512 so many vectors have whole lines of bytes.
+_COPIED: Final = 4
 # The part of all vectors that tiles of another width for the last panel save, at least.
 _LEAST_SKIPPED: Final = 1 / 32
 # Tiles of one width are preferred to those of two, which are twice the code, unless they take so many times as long.
@@ -258,13 +260,20 @@ def last_vectors(n: int, vectors: int, lanes: int) -> int:
 
 
 def choose_tile(
-    costs: Tiles, form: ProductForm, m: int, n: int, most_rows: int | None = None
+    costs: Tiles,
+    form: ProductForm,
+    m: int,
+    n: int,
+    most_rows: int | None = None,
+    *,
+    waits: bool = False,
 ) -> TileSize | None:
     """The tile with which an ``m`` by ``n`` result takes the least time; None if ``n`` is less than a vector.
 
     The last tile of a dimension is moved back to end with it, so that some elements are computed twice. A result of a
     few vectors may be as wide as a tile: 80 columns of f32 are 5 vectors, of which tiles of 2 would compute 6. Where
-    there are at most ``most_rows`` rows (:func:`rows_in_place`) any tile may be wide.
+    there are at most ``most_rows`` rows (:func:`rows_in_place`) any tile may be wide. ``waits``: panels are copied
+    from where they lie while they are multiplied, and each part of a row has to be waited for: wide ones have fewer.
     """
     if n < form.lanes or m < 1:
         return None
@@ -272,6 +281,9 @@ def choose_tile(
         return choose_matrix_tile(form, m, n)[1]
     most_rows = most_rows or form.most_rows(1)
     narrow = _NARROW if most_rows >= form.most_rows(2) else len(_ROWS[form.registers])
+    runs = form.group * costs.copied_run if waits else 0.0
+    if runs:
+        narrow = max(narrow, _COPIED)
     best: tuple[float, TileSize] | None = None
     for vectors in (2, 3, 1, *range(_NARROW + 1, len(_ROWS[form.registers]) + 1)):
         if n < vectors * form.lanes:
@@ -287,6 +299,7 @@ def choose_tile(
                 cost *= _TWO_WIDTHS
             if panels > 1 and vectors * form.lanes * form.result.size % _LINE:
                 cost *= costs.parts_of_lines
+            cost += runs * panels
             if best is None or cost < best[0] * 0.995:
                 best = cost, TileSize(rows, vectors)
     return best[1] if best else None

@@ -90,7 +90,8 @@ def packed_product(
     if left.dtype is form.lhs and k % form.group == 0:  # rows are read where they lie
         stride = lhs_strides[-2] * form.lhs.size
         most_rows = product_forms.rows_in_place(target.costs.memory, stride)
-    tile = product_forms.choose_tile(target.costs.tiles, form, m, n, most_rows)
+    waits = _waits_for_rows(gemm, form, target)
+    tile = product_forms.choose_tile(target.costs.tiles, form, m, n, most_rows, waits=waits)
     if tile is None:
         return None
     width = tile.vectors * form.lanes
@@ -139,6 +140,20 @@ def packed_product(
     }
     new |= {name: config[name] for name in ("alpha", "epilogue", "rounded") if name in config}
     return gemm.derive("packed-dot", (left, right, *gemm.operands[2:]), {"config": new})
+
+
+def _waits_for_rows(gemm: Instruction, form: ProductForm, target: Target) -> bool:
+    """Whether units of work that copy the parts of rhs that they read wait for each part of a row: rows half a way
+    apart, or a multiple, share few places of the caches, and lines of bytes are longer than rows of usual panels.
+    """
+    config, costs, memory = gemm.attributes["config"], target.costs.products, target.costs.memory
+    *_, apart, step = config["rhs_strides"]
+    apart *= form.rhs.size
+    large = form.group > 1 or config["k"] * config["n"] * form.rhs.size > costs.direct
+    if step != 1 or not large or config["m"] > costs.copied_rows:
+        return False
+    parts = apart % memory.line == 0 and 2 * form.lanes * form.rhs.size < memory.line
+    return parts or apart % (memory.way // 2) == 0
 
 
 def _unconverted(operand: Instruction, dtype: DType) -> Instruction:

@@ -3,19 +3,20 @@
 The sizes are the target's (:class:`...targets.costs.Products`). These are the host's.
 
 The table was measured with ``python -m benchmarks.products`` (docs/products.md has the figures) on a Xeon of 2023
-without AMX, with all its instructions and kept to those of x86-64-v3, on a Zen 4, and on a Xeon of that kind with AMX.
+without AMX, with all its instructions and kept to those of x86-64-v3, on a Zen 4 and a Zen 5, and on a Xeon of that
+kind with AMX. "Zen" in the table is either of the two.
 
 ===============  =============================  ==================================================================
 operands         generated                      otherwise
 ===============  =============================  ==================================================================
 integers         from 40^3 on                   the "dot" kernel
-f64              from 80^3 on (Zen 4: also     the "dot" kernel
+f64              from 80^3 on (Zen: also       the "dot" kernel
                  from 50^3 to 63^3 with rows
                  of less than 1 KB in the
                  right-hand side and 20 to
                  500 terms)
 f32              two vectors of columns or more  the "dot" kernel below, oneDNN above
-                 from 80^3 (Zen 4: 50^3, with
+                 from 80^3 (Zen: 50^3, with
                  rows and terms as for f64) up
                  to 112^3; of 64
                  to 224 rows and columns and
@@ -24,7 +25,7 @@ f32              two vectors of columns or more  the "dot" kernel below, oneDNN 
                  with AVX-512, but for Zen,
                  512 rows and columns and
                  operands of 7.5 MB or more;
-                 Zen 4: all others whose rhs
+                 Zen: all others whose rhs
                  is not [n, k] (nor is that of
                  products of few rows there),
                  and few rows that nearly fill
@@ -32,12 +33,12 @@ f32              two vectors of columns or more  the "dot" kernel below, oneDNN 
                  of any size where there is no
                  oneDNN
 bf16             from 64^3 on (Zen: up to        the "dot" kernel below, oneDNN above on Zen
-                 128^3, and those of 128 terms
+                 128^3, on Zen 5 from 40^3 on,
+                 and those of 128 terms
                  or more, an even number, that
                  lie as [m, k] and [k, n] and
                  whose columns nearly fill
-                 vectors; Zen 4: few rows as
-                 for f32)
+                 vectors; few rows as for f32)
 f16, 8 bits      from 64^3 on                   the "dot" kernel
 ===============  =============================  ==================================================================
 

@@ -2,7 +2,8 @@
 
 The numbers are those of an Intel Xeon of 2023 (Sapphire Rapids class: AVX-512, no AMX) with all its instructions, and
 kept to those of x86-64-v3. What depends on instructions follows from the CPU's features (:func:`costs_of`), and a few
-numbers are those of a Zen 4 (an AMD EPYC of 2023). Those for AMX are a Xeon's of the Emerald Rapids class.
+numbers are those of a Zen 4 and of a Zen 5 (AMD EPYCs of 2023 and 2024). Those for AMX are a Xeon's of the Emerald
+Rapids class.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ _MEASURED: Final = MappingProxyType(
         "kernels.tiled_multiply_adds": "python -m benchmarks.products",
         "kernels.far_byte": "python -m benchmarks.products",
         "tiles": "python -m benchmarks.products",
+        "tiles.copied_run": "python -m benchmarks.products",
         "tiles.window_start": "python -m benchmarks.convolutions",
         "tiles.window_step": "python -m benchmarks.convolutions",
         "tiles.moved": "python -m benchmarks.convolutions",
@@ -116,6 +118,7 @@ _HOST: Final = Costs(
         latency=4.0,
         step=0.25,
         parts_of_lines=1.05,
+        copied_run=0.0,
         window_step=0.5,
         window_start=20.0,
         moved=1.0,
@@ -369,10 +372,13 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
         # takes as long as copying a row of rhs; with AVX2 f64 384 took 1.3 times as long with such copies.
         memory = replace(memory, groups_ahead=32)
         products = replace(products, copied_rows=256, copied_rhs=1 << 21, far_f32=15 << 19)
-    if cpu.partition("+")[0] == "znver4":
-        # The nearest cache has eight ways. Packed tiles waste less than the "dot" kernel's blocks from 50^3 on.
-        memory = replace(memory, ways=6, groups_ahead=16)
+    name = cpu.partition("+")[0]
+    kernels, tiles = _HOST.kernels, _HOST.tiles
+    if name in ("znver4", "znver5"):
+        # Of rows that are a way apart 6, of tiles of four vectors, are faster than 14, though a Zen 5 has twelve ways.
+        memory = replace(memory, ways=6)
         # A library's copy of a rhs of [k, n] takes longer than ours for f32 of any size, turning one of [n, k] less.
+        # Packed tiles waste less than the "dot" kernel's blocks from 50^3 on.
         products = replace(
             products,
             packed_narrow=50**3,
@@ -385,10 +391,26 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
             pairs_matrix=1 << 24,
         )
         convolutions = replace(convolutions, generates_minor=True, generates_special_gradients=True)
+    if name == "znver4":
+        memory = replace(memory, groups_ahead=16)
+    if name == "znver5":
+        # Two multiply-adds of 64 bytes a cycle of 4.3 GHz are done before narrow parts of rows have come.
+        kernels = replace(kernels, tiled_multiply_adds=8.0)
+        tiles = replace(tiles, copied_run=1.0)
+        # Pairs take a fourth of the time of the "dot" kernel, which converts bf16 to f32.
+        products = replace(products, packed_small=40**3)
     # A step of two choices and a subtraction (inventory_loop of benchmarks.rivals) takes 3.0 ns with masks on Zen 4,
     # 2.4 without. Other makers' CPUs were not measured.
     loops = replace(_HOST.loops, slow_masks=has_avx512 and cpu.startswith("znver"))
-    return replace(_HOST, memory=memory, products=products, convolutions=convolutions, loops=loops)
+    return replace(
+        _HOST,
+        kernels=kernels,
+        tiles=tiles,
+        memory=memory,
+        products=products,
+        convolutions=convolutions,
+        loops=loops,
+    )
 
 
 #: The threads for which the sizes above cut work.

@@ -30,6 +30,7 @@ CPUS = (
     "x86-64-v4",
     "cascadelake",
     "znver4",
+    "znver5",
     "host",
 )
 S8, U8, S16, S32 = dtypes.S8, dtypes.U8, dtypes.S16, dtypes.S32
@@ -52,8 +53,9 @@ def cpu(request: pytest.FixtureRequest) -> str:
 # the same text for all of CPUS with vectors of one length (codegen/test_widths.py): the host has the longest.
 of_each_width = pytest.mark.parametrize("cpu", ["x86-64-v2", "x86-64-v3", "host"], indirect=True)
 # Packed products of floats, and of integers of 32 bits, are one text for several of CPUS too: with AVX-VNNI that of
-# AVX2, with AVX-512 that of a Zen 4 or that of Intel's host. Those of shorter integers are a Zen 4's on a Cascade Lake.
-OF_FLOATS = ("x86-64-v2", "x86-64-v3", "znver4", "host")
+# AVX2, with AVX-512 that of a Zen 4, of a Zen 5 or that of Intel's host. Those of shorter integers are a Zen 4's on a
+# Cascade Lake.
+OF_FLOATS = ("x86-64-v2", "x86-64-v3", "znver4", "znver5", "host")
 OF_INTEGERS = tuple(c for c in CPUS if c != "cascadelake")
 of_floats = pytest.mark.parametrize("cpu", OF_FLOATS, indirect=True)
 of_integers = pytest.mark.parametrize("cpu", OF_INTEGERS, indirect=True)
@@ -599,8 +601,9 @@ def test_results_do_not_depend_on_threads(
     assert len(set(found)) == 1
 
 
-def test_tiles_of_few_rows_are_wide() -> None:
-    zen = for_cpu("znver4", False)
+@pytest.mark.parametrize("cpu_name", ["znver4", "znver5"])
+def test_tiles_of_few_rows_are_wide(cpu_name: str) -> None:
+    zen = for_cpu(cpu_name, False)
     tiles, memory = zen.costs.tiles, zen.costs.memory
     for types in ((F64, F64, F64), (F32, F32, F32), (S8, S8, S32)):
         form = product_forms.choose(zen, *types)
@@ -611,6 +614,35 @@ def test_tiles_of_few_rows_are_wide() -> None:
         assert product_forms.choose_tile(tiles, form, 512, 512).rows > 6
         for stride in (0, 2048, 4095, 4097, 6144):
             assert product_forms.rows_in_place(memory, stride) is None
+
+
+@pytest.mark.parametrize(
+    ("types", "m", "n", "wide"),
+    [
+        ((S8, S8), 16, 2048, True),
+        ((S8, S8), 16, 512 + 64, True),  # rows of whole lines, of which two vectors have half a one
+        ((S8, S8), 16, 1000, False),
+        ((S8, S8), 513, 2048, False),  # packed
+        ((BF16, BF16), 16, 1024, True),  # rows 2 KB apart
+        ((BF16, BF16), 16, 512, False),
+        ((BF16, BF16), 16, 1000, False),
+        ((F32, F32), 16, 1024, True),
+        ((F32, F32), 16, 128, False),  # small enough to be read where it lies
+    ],
+    ids=str,
+)
+def test_tiles_that_wait_for_rows_are_wide(
+    types: tuple[DType, DType], m: int, n: int, wide: bool
+) -> None:
+    """On a Zen 5, whose tiles are computed before parts of rows have come that share few places of the caches."""
+    made = product(types, S32 if types[0] is S8 else F32, m, n, 1000)
+    vectors = {}
+    for cpu in ("znver4", "znver5"):
+        after = pipeline.run(module(made.operands, made), for_cpu(cpu, False), Dump())
+        (found,) = (i for i in after.entry.instructions if i.opcode == "packed-dot")
+        vectors[cpu] = found.attributes["config"]["width"] // 16
+    assert vectors["znver4"] < 4
+    assert vectors["znver5"] == (4 if wide else vectors["znver4"])
 
 
 @pytest.mark.parametrize("dtype", [F32, F64], ids=str)
@@ -691,7 +723,7 @@ def stack_bytes(code: str) -> int:
 
 
 @pytest.mark.parametrize(
-    "cpu_name", ["x86-64-v2", "x86-64-v3", "x86-64-v4", "cascadelake", "znver4"]
+    "cpu_name", ["x86-64-v2", "x86-64-v3", "x86-64-v4", "cascadelake", "znver4", "znver5"]
 )
 def test_stack(cpu_name: str) -> None:
     """Threads of frameworks have stacks of 8 MB, 2 MB or less: a kernel takes less than 512 KiB, whatever the shape.

@@ -44,15 +44,17 @@ def test_f32(m: int, n: int, k: int, generated: bool) -> None:
 
 def test_large_f32_is_the_library_s_where_generated_code_is_not_known_to_be_faster() -> None:
     assert not prefers_generated(F32, 2048, 2048, 2048, for_cpu("x86-64-v3"))
-    zen = for_cpu("znver4")
-    for m, n, k in ((2048, 2048, 2048), (300, 32, 700), (300, 300, 300)):
-        assert prefers_generated(F32, m, n, k, zen)
-        assert not prefers_generated(F32, m, n, k, zen, turned=True)
-    assert not prefers_generated(F32, 300, 31, 700, zen)
+    zens = for_cpu("znver4"), for_cpu("znver5")
+    for zen in zens:
+        for m, n, k in ((2048, 2048, 2048), (300, 32, 700), (300, 300, 300)):
+            assert prefers_generated(F32, m, n, k, zen)
+            assert not prefers_generated(F32, m, n, k, zen, turned=True)
+        assert not prefers_generated(F32, 300, 31, 700, zen)
     # A rhs of [n, k] is turned, which takes a library less: but for small products and those of few rows elsewhere.
-    for target in (zen, for_cpu("x86-64-v4")):
+    for target in (*zens, for_cpu("x86-64-v4")):
         assert prefers_generated(F32, 224, 224, 224, target, turned=True)
-        assert prefers_generated(F32, 16, 2048, 2048, target, turned=True) is (target is not zen)
+        few = prefers_generated(F32, 16, 2048, 2048, target, turned=True)
+        assert few is (target not in zens)
 
 
 def test_bf16_by_bf16_is_generated_without_pairs_of_them() -> None:
@@ -86,11 +88,25 @@ def test_bf16_by_bf16_is_generated_without_pairs_of_them() -> None:
         (dtypes.F32, 4, 200, 200, False, False),
     ],
 )
-def test_small_products_are_packed_sooner_on_zen_4(
+def test_small_products_are_packed_sooner_on_zen(
     dtype: DType, m: int, n: int, k: int, zen: bool, others: bool
 ) -> None:
-    for cpu, wanted in (("znver4", zen), ("sapphirerapids", others), ("x86-64-v3", others)):
+    chosen = {"znver4": zen, "znver5": zen, "sapphirerapids": others, "x86-64-v3": others}
+    for cpu, wanted in chosen.items():
         target = for_cpu(cpu)
         form = product_forms.choose(target, dtype, dtype, dtype)
         assert form is not None
         assert is_large_enough(form, (dtype, dtype), 1, m, n, k, target) is wanted, cpu
+
+
+@pytest.mark.parametrize(
+    ("n", "on_zen_5", "on_zen_4"), [(39, False, False), (40, True, False), (64, True, True)]
+)
+def test_small_products_of_bf16_are_packed_sooner_on_zen_5(
+    n: int, on_zen_5: bool, on_zen_4: bool
+) -> None:
+    for cpu, wanted in (("znver5", on_zen_5), ("znver4", on_zen_4)):
+        target = for_cpu(cpu)
+        form = product_forms.choose_dot(target, *BF16)
+        assert form is not None
+        assert is_large_enough(form, BF16[:2], 1, n, n, n, target) is wanted, cpu
