@@ -379,6 +379,18 @@ class Convolutions:
         "yes or no",
         "it is in f32 for gradients of weights in groups or with strides",
     ]
+    generates_wide_gradients: Annotated[
+        bool, "yes or no", "it is in f32 where a library's gradients of weights are fast elsewhere"
+    ]
+    generates_group_inputs: Annotated[
+        bool,
+        "yes or no",
+        "it is in f32 for gradients of inputs of narrow groups and of large depthwise windows, and not for those of "
+        "weights of narrow groups",
+    ]
+    patch: Annotated[
+        int, "positions", "of windows that lie apart, up to which bf16 gradients of weights are"
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,8 @@
 The sizes are the target's (:class:`...targets.costs.Convolutions`). These are the host's.
 
 The table was measured with ``python -m benchmarks.convolutions`` (docs/cpus.md has the figures) on a Xeon of 2023
-without AMX, with all its instructions and kept to those of x86-64-v3, on a Zen 4, and on a Xeon of that kind with AMX.
+without AMX, with all its instructions and kept to those of x86-64-v3, on a Zen 4 and a Zen 5, and on a Xeon of that
+kind with AMX.
 
 =================  ===================================================================  ============================
 operands           generated                                                            otherwise
@@ -17,13 +18,15 @@ f32 bf16 and f16   three dimensions, features first, or the gradient of windows 
                    gradients of inputs in one dimension, features first; sums of more
                    than 4,096 terms (16,384 in gradients of inputs), which oneDNN adds up
                    one after the other; groups of up to 8 features, forward; without
-                   AVX-512 some gradients of weights; on Zen 4 features first
+                   AVX-512 some gradients of weights; on Zen 4 and 5 features first
                    in one dimension, and gradients of weights of grouped and strided ones
-                   and of dilated ones in one dimension
+                   and of dilated ones in one dimension; on Zen 5 gradients of inputs of
+                   groups of up to 8 features, not those of weights, of inputs of depthwise
+                   windows above 3x3, and of weights of many features and terms
 bf16 of oneDNN,    as f32, but for groups, for gradients of inputs in one dimension,     oneDNN
-Zen                for what only Zen 4 generates, and for sums of up to 16,384 terms
+Zen                for what only Zen 4 and 5 generate, and for sums of up to 16,384 terms
                    that are rounded to bf16; gradients of weights of windows that do
-                   not overlap
+                   not overlap (Zen 5: of up to 64 positions)
 bf16 of oneDNN,    as on Zen, but for few output features, which tiles compute fast;     oneDNN
 AMX                groups of up to 8 features, but gradients of weights; depthwise
                    ones of windows above 3x3; from 16 features on, in
@@ -147,31 +150,38 @@ class _Class:
         if self.is_slow(costs):
             return True
         if self.is_depthwise:
-            return False
+            large = self.window > costs.depthwise
+            return costs.generates_group_inputs and self.is_input and large
         if self.is_weights:
             return self.is_slow_gradient(costs)
         if self.is_input:
-            return (self.rank == 1 and self.is_spatial_minor) or self.terms > _LONGEST_ROUGH_SUM
+            grouped = costs.generates_group_inputs and self.is_narrow(costs)
+            minor = self.rank == 1 and self.is_spatial_minor
+            return grouped or minor or self.terms > _LONGEST_ROUGH_SUM
         minor = self.rank == 1 and self.is_spatial_minor and costs.generates_minor
         return minor or self.is_narrow(costs) or self.terms > _LONGEST_SUM
 
     def is_slow_gradient(self, costs: Convolutions) -> bool:
         """The same of a gradient of weights."""
         several = self.skips and self.inputs > costs.few_outputs
-        if costs.generates_special_gradients and (self.groups > 1 or several):
+        grouped = self.groups > 1 and not (costs.generates_group_inputs and self.is_narrow(costs))
+        if costs.generates_special_gradients and (grouped or several):
             return True
-        if not costs.generates_gradients or self.groups > 1 or self.is_spatial_minor:
+        if self.groups > 1 or self.is_spatial_minor:
             return False
         wide = min(self.outputs, self.inputs) >= costs.gradient_features
-        large = wide and self.positions > 1 and self.terms >= costs.gradient_terms
-        return self.rank != 2 or large
+        large = wide and self.terms >= costs.gradient_terms
+        if costs.generates_wide_gradients and large:
+            return True
+        return costs.generates_gradients and (self.rank != 2 or (large and self.positions > 1))
 
     def is_slow_in_bf16(self, costs: Convolutions) -> bool:
         """The same where oneDNN multiplies with instructions for bf16."""
         if self.is_slow(costs):
             return True
         if self.is_weights:
-            few = self.inputs <= costs.few_outputs and self.is_apart
+            apart = self.is_apart and self.positions <= costs.patch
+            few = self.inputs <= costs.few_outputs and apart
             return not self.is_depthwise and (few or self.fills_matrices(costs))
         if costs.tiles_bf16 and self.is_narrow(costs):
             return True

@@ -268,6 +268,9 @@ _HOST: Final = Costs(
         gradient_terms=2048,
         generates_minor=False,
         generates_special_gradients=False,
+        generates_wide_gradients=False,
+        generates_group_inputs=False,
+        patch=1 << 62,  # any
     ),
     transposes=Transposes(
         least=1 << 12,
@@ -399,6 +402,9 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
         tiles = replace(tiles, copied_run=1.0)
         # Pairs take a fourth of the time of the "dot" kernel, which converts bf16 to f32.
         products = replace(products, packed_small=40**3)
+        convolutions = replace(
+            convolutions, generates_wide_gradients=True, generates_group_inputs=True, patch=64
+        )
     # A step of two choices and a subtraction (inventory_loop of benchmarks.rivals) takes 3.0 ns with masks on Zen 4,
     # 2.4 without. Other makers' CPUs were not measured.
     loops = replace(_HOST.loops, slow_masks=has_avx512 and cpu.startswith("znver"))

@@ -100,6 +100,31 @@ def test_f32_on_zen_4(options: dict[str, Any], on_zen: bool, elsewhere: bool) ->
     assert prefers_generated(made, for_cpu("x86-64-v4")) is elsewhere
 
 
+WIDE = {"sizes": {"N": 128, "C": 8, "O": 128, "H": 20, "W": 20}, "layout": LAYOUTS[3]}
+
+
+@pytest.mark.parametrize(
+    ("options", "zen_5", "zen_4"),
+    [
+        # Gradients of inputs: of groups of 8 features, and of depthwise windows.
+        ({"feature_groups": 8, "window": [W(3, 1, 1, 1, reversal=True)] * 2}, True, False),
+        ({"feature_groups": 64, "window": [W(7, 1, 3, 3, reversal=True)] * 2}, True, False),
+        ({"feature_groups": 64, "window": [W(3, 1, 1, 1, reversal=True)] * 2}, False, False),
+        # Gradients of weights: of groups of 8 features and of 64, of many features and terms, and of too few terms.
+        ({**_gradient_of_weights(64, 1), "batch_groups": 8}, False, True),
+        ({**_gradient_of_weights(64, 1), "batch_groups": 2}, True, True),
+        ({**WIDE, "window": [W(18)] * 2}, True, False),
+        ({**WIDE, "window": [W(20)] * 2}, True, False),
+        ({**_gradient_of_weights(64, 1)}, False, False),
+    ],
+    ids=str,
+)
+def test_f32_on_zen_5(options: dict[str, Any], zen_5: bool, zen_4: bool) -> None:
+    made = convolution(**{"sizes": LARGE, "window": SAME, **options})
+    assert prefers_generated(made, for_cpu("znver5")) is zen_5
+    assert prefers_generated(made, for_cpu("znver4")) is zen_4
+
+
 @pytest.mark.parametrize(
     ("generated", "result", "options"),
     [
@@ -122,6 +147,8 @@ def test_bf16_of_one_dnn(generated: bool, result: DType, options: dict[str, Any]
         **{"sizes": LARGE, "window": SAME, "dtype": dtypes.BF16, "result": result, **options}
     )
     assert prefers_generated(made, for_cpu("znver4")) is generated
+    large = options is PATCHES  # windows of 16x16, which it gets more out of on a Zen 5
+    assert prefers_generated(made, for_cpu("znver5")) is (generated and not large)
 
 
 @pytest.mark.parametrize(
