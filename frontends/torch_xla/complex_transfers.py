@@ -30,9 +30,13 @@ def to_copy(kernel: Kernel, x: Any, **options: Any) -> Any:
 
 
 def to_cpu(kernel: Kernel, tensors: Any) -> Any:
-    """``_to_cpu``, with which torch_xla gets the operands of what it computes on the CPU."""
+    """``_to_cpu``, with which torch_xla gets the operands of what it computes on the CPU.
+
+    A number that PyTorch made a tensor of (``n`` of a polynomial) is a number of Python's again here.
+    """
     import torch
 
+    tensors = [t if isinstance(t, torch.Tensor) else torch.tensor(t) for t in tensors]
     whole = [t for t in tensors if t.dtype == torch.complex128 and t.device.type == "xla"]
     if not whole:
         return kernel(tensors)

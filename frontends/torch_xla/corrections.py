@@ -347,6 +347,18 @@ def _clamp(kernel: Any, x: Any, min: Any = None, max: Any = None) -> Any:
     return kernel(x, min, max)
 
 
+def _lerp(kernel: Any, x: Any, end: Any, weight: Any) -> Any:
+    """``lerp``, from ``end`` where the weight is a half or more: x + weight (end - x) is NaN for infinite ``x``, and
+    for a weight of 1 not quite ``end``.
+    """
+    import torch
+
+    if not isinstance(weight, torch.Tensor):
+        return kernel(x, end, weight) if abs(weight) < 0.5 else kernel(end, x, 1 - weight)
+    of_end = weight.abs() >= 0.5
+    return torch.where(of_end, kernel(end, x, 1 - weight), kernel(x, end, weight))
+
+
 def _slice(
     kernel: Any, x: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1
 ) -> Any:
@@ -386,6 +398,8 @@ _BESIDE: Final[dict[str, dict[str, Callable[..., Any]]]] = {
         "diagonal_scatter.default": _diagonal_scatter,
         "div.Tensor_mode": integers.divide,
         "floor_divide.default": integers.floor_divide,
+        "lerp.Scalar": _lerp,
+        "lerp.Tensor": _lerp,
         "logsumexp.default": _logsumexp,
         "masked_scatter.default": _masked_scatter,
         "multinomial.default": selection.multinomial,

@@ -20,6 +20,7 @@ OF_PYTORCH: Final = (
     "_adaptive_avg_pool2d.default",
     "_upsample_nearest_exact1d.default",
     "_upsample_nearest_exact2d.default",
+    "_weight_norm_interface.default",
     "addmv.default",
     "addr.default",
     "aminmax.default",
@@ -126,4 +127,8 @@ BESIDE: Final[dict[str, Callable[..., Any]]] = {
     "avg_pool2d.default": functools.partial(pooling.average, 2),
     "avg_pool3d.default": functools.partial(pooling.average, 3),
     "grid_sampler_3d.default": sampling.grid_sampler_3d,
+    "max_pool2d.default": functools.partial(pooling.maximum, 2, False),
+    "max_pool2d_with_indices.default": functools.partial(pooling.maximum, 2, True),
+    "max_pool3d.default": functools.partial(pooling.maximum, 3, False),
+    "max_pool3d_with_indices.default": functools.partial(pooling.maximum, 3, True),
 }

@@ -22,6 +22,7 @@ from . import (
     lowerings,
     reading,
     recording,
+    recurrent,
 )
 
 
@@ -90,6 +91,7 @@ def _install() -> None:
     lowerings.install()
     corrections.install()
     device_module.install()
+    recurrent.install()
 
 
 def register() -> None:

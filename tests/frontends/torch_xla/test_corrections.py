@@ -397,3 +397,21 @@ def test_comparisons_with_a_number(dtype, number) -> None:
     x = torch.tensor([0.1, 0.3, 1, 2.5, float("inf") if dtype.is_floating_point else 7]).to(dtype)
     for compare in (torch.eq, torch.ne, torch.lt, torch.le, torch.gt, torch.ge):
         assert torch.equal(compare(x.to("xla"), number).cpu(), compare(x, number)), compare
+
+
+@pytest.mark.parametrize("weight", [0.3, 0.5, 1.0, 1.5, -0.7, torch.tensor([0.1, 0.5, -1, 1, 1])])
+def test_lerp_of_infinities_and_to_the_end(weight) -> None:
+    x = torch.tensor([INFINITY, -INFINITY, 1, 2, 1e10])
+    end = torch.tensor([1, 2, INFINITY, -INFINITY, 0.1])
+    on_device = weight.to("xla") if isinstance(weight, torch.Tensor) else weight
+    got = torch.lerp(x.to("xla"), end.to("xla"), on_device).cpu()
+    torch.testing.assert_close(got, torch.lerp(x, end, weight), equal_nan=True, **TOLERANCE)
+    if not isinstance(weight, float) or weight == 1:
+        assert got[-1] == end[-1]
+
+
+def test_numbers_of_what_is_computed_on_the_cpu() -> None:
+    """PyTorch makes a tensor of the polynomial's degree, and a number again for kernels in Python."""
+    x = torch.linspace(-1, 1, 5)
+    got = torch.special.chebyshev_polynomial_t(x.to("xla"), 3)
+    torch.testing.assert_close(got.cpu(), torch.special.chebyshev_polynomial_t(x, 3), **TOLERANCE)

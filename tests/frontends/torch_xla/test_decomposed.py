@@ -92,6 +92,44 @@ CASES: dict[str, tuple[Callable[..., torch.Tensor], tuple[torch.Tensor, ...]]] =
         (VOLUME,),
     ),
     **{
+        f"largest of windows with gaps, {name}": (
+            lambda x, options=options: functional.max_pool2d(x, **options).sin(),
+            (X,),
+        )
+        for name, options in {
+            "whose gradient had another shape": {"kernel_size": 3, "dilation": 2, "padding": 1},
+            "whose gradient had the right shape": {"kernel_size": 2, "stride": 3, "dilation": 2},
+            "up to the end": {
+                "kernel_size": (2, 3),
+                "stride": 2,
+                "padding": (1, 0),
+                "dilation": (2, 1),
+                "ceil_mode": True,
+            },
+        }.items()
+    },
+    "largest and their places": (
+        lambda x: sum(
+            part.sin() for part in functional.max_pool2d(x, 2, 1, 0, 3, return_indices=True)
+        ),
+        (X,),
+    ),
+    "largest of equal numbers and NaN": (
+        lambda x: sum(
+            part.sin() for part in functional.max_pool1d(x, 2, 1, 1, 2, return_indices=True)
+        ),
+        (SPECIAL,),
+    ),
+    "largest of integers": (
+        lambda x: functional.max_pool2d(x, 2, 1, 1, 2),
+        (torch.arange(60).reshape(3, 4, 5) % 7,),
+    ),
+    "largest in volumes": (
+        lambda x: functional.max_pool3d(x, (2, 3, 1), 2, (1, 1, 0), (2, 2, 1)).sin(),
+        (VOLUME,),
+    ),
+    "weight norm": (lambda v, g: torch._weight_norm(v, g[:, :1, :1, :1], 0).sin(), (X, Y)),
+    **{
         f"running sums of {dtype}": (
             lambda x: x.cumsum(0) + torch.cumsum(x, -1, dtype=torch.float32),
             (torch.arange(60).reshape(5, 12).to(dtype),),
@@ -532,6 +570,8 @@ def test_weights_that_are_not_a_distribution(weights: list[Any], says: str) -> N
         (lambda x: torch.vdot(x[0], x[0, 1:]), "vectors of one size"),
         (lambda x: torch.polygamma(-1, x), "negative n"),
         (lambda x: x.unfold(1, 5, 1), "maximum size"),
+        (lambda x: functional.max_pool2d(x[None], 2, 1, 2, 2), "at most half"),
+        (lambda x: functional.max_pool2d(x[None], 3, 1, 0, 2), "do not fit"),
         (lambda x: torch.round(x.int(), decimals=2), "not implemented"),
     ],
 )
