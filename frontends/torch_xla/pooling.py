@@ -102,7 +102,7 @@ def _largest_places(
     where: Any = None
     for offsets in itertools.product(*(range(window) for window in windows)):
         starts = [offset * gap for offset, gap in zip(offsets, gaps, strict=True)]
-        cut = (
+        cut: tuple[Any, ...] = (
             ...,
             *(
                 slice(start, start + end + 1, step)

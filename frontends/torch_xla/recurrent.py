@@ -13,12 +13,12 @@ from typing import Any
 def install() -> None:
     """Have torch_xla's class call PyTorch's for what it does not take, once."""
     import torch
-    from torch_xla.experimental.gru import GRU
+    from torch_xla.experimental import gru
 
-    if hasattr(GRU.forward, "__wrapped__"):
+    by_torch_xla: Any = gru.GRU
+    if hasattr(by_torch_xla.forward, "__wrapped__"):
         return
-    by_scan = GRU.forward
-    whole = GRU.__base__.forward
+    by_scan, whole = by_torch_xla.forward, by_torch_xla.__base__.forward
 
     @functools.wraps(by_scan)
     def forward(self: Any, input: Any, hx: Any = None) -> Any:
@@ -27,4 +27,4 @@ def install() -> None:
             return by_scan(self, input, hx)
         return whole(self, input, hx)
 
-    GRU.forward = forward
+    by_torch_xla.forward = forward
