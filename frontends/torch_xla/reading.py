@@ -58,8 +58,8 @@ def to_copy(kernel: Callable[..., Any], x: Any, **options: Any) -> Any:
 
 
 def to_cpu(kernel: Callable[..., Any], tensors: Any) -> Any:
-    """``_to_cpu``, with which torch_xla gets the operands of what it computes on the CPU."""
-    _compute_all_with([t for t in tensors if t.device.type == "xla"])
+    """``_to_cpu``, with which torch_xla gets the operands of what it computes on the CPU: tensors, and numbers."""
+    _compute_all_with([t for t in tensors if hasattr(t, "device") and t.device.type == "xla"])
     return complex_transfers.to_cpu(kernel, tensors)
 
 
