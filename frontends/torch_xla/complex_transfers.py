@@ -75,6 +75,5 @@ def _there(source: Any, x: Any) -> Any:
 
 #: Beside the kernels of the dispatch key XLA.
 CORRECTIONS: Final[dict[str, Kernel]] = {
-    "_copy_from.default": copy_from,
     "copy.default": copy,
 }

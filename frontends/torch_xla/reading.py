@@ -12,9 +12,9 @@ recorded, and refused when it is computed) or has no room. So torch_xla is asked
 alive, and where it has none, or its results would not fit, only what is read is computed. It is asked once for each
 recording that ends so (:class:`_Recordings`).
 
-It stays as torch_xla does it in jobs of several devices: one that alone reads a number would run the collectives that
-are recorded in another program than the others do. And where XLA_EXPERIMENTAL is set, even to an empty text: the choice
-is the user's.
+It stays as torch_xla does it where several threads use the device (:mod:`.threads`), and in jobs of several devices:
+one that alone reads a number would run the collectives that are recorded in another program than the others do. And
+where XLA_EXPERIMENTAL is set, even to an empty text: the choice is the user's.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from . import complex_transfers
+from . import complex_transfers, threads
 from .seeds import Seeds
 
 # Of how many recordings it is remembered whether all can be computed. Each is known by 16 bytes and two numbers.
@@ -52,28 +52,43 @@ def to_copy(kernel: Callable[..., Any], x: Any, **options: Any) -> Any:
     device = options.get("device")
     if device is None or device.type == x.device.type:
         return kernel(x, **options)
-    if device.type == "cpu":
+    if device.type != "cpu":
+        if _recordings is not None:
+            _recordings.threads.see()
+        return complex_transfers.to_copy(kernel, x, **options)
+    with threads.reading:
         _compute_all_with([x])
-    return complex_transfers.to_copy(kernel, x, **options)
+        return complex_transfers.to_copy(kernel, x, **options)
 
 
 def to_cpu(kernel: Callable[..., Any], tensors: Any) -> Any:
     """``_to_cpu``, with which torch_xla gets the operands of what it computes on the CPU: tensors, and numbers."""
-    _compute_all_with([t for t in tensors if hasattr(t, "device") and t.device.type == "xla"])
-    return complex_transfers.to_cpu(kernel, tensors)
+    with threads.reading:
+        _compute_all_with([t for t in tensors if hasattr(t, "device") and t.device.type == "xla"])
+        return complex_transfers.to_cpu(kernel, tensors)
 
 
 def copy_(kernel: Callable[..., Any], x: Any, source: Any, non_blocking: bool = False) -> Any:
     """``copy_``, to another device too."""
-    if x.device.type == "cpu" and source.device.type == "xla":
-        _compute_all_with([source])
-    return complex_transfers.copy_(kernel, x, source, non_blocking)
+    if x.device.type == source.device.type:
+        return complex_transfers.copy_(kernel, x, source, non_blocking)
+    with threads.reading:
+        if x.device.type == "cpu":
+            _compute_all_with([source])
+        return complex_transfers.copy_(kernel, x, source, non_blocking)
+
+
+def copy_from(kernel: Callable[..., Any], source: Any, x: Any, non_blocking: bool = False) -> Any:
+    """``_copy_from``, which writes into ``x``."""
+    with threads.reading:
+        return complex_transfers.copy_from(kernel, source, x, non_blocking)
 
 
 #: Beside the kernels of the dispatch key XLA.
 CORRECTIONS: Final[dict[str, Callable[..., Any]]] = {
     "_to_copy.default": to_copy,
     "_to_cpu.default": to_cpu,
+    "_copy_from.default": copy_from,
     "copy_.default": copy_,
 }
 
@@ -108,6 +123,7 @@ class _Recordings:
 
         self._xlac = xlac
         self._seeds = seeds
+        self.threads = threads.Threads()
         self._count: Any = metrics.counter_value
         self._empty = torch.empty
         self._hash_of_computed: bytes | None = None
@@ -117,6 +133,7 @@ class _Recordings:
 
     def _beginning(self, mark: Callable[..., None]) -> Callable[..., None]:
         def step_marker(*arguments: Any, **options: Any) -> None:
+            self.threads.see()
             mark(*arguments, **options)
             self._computed = self._tensors()
 
@@ -128,8 +145,10 @@ class _Recordings:
 
     def can_all_be_computed(self, tensors: Sequence[Any]) -> bool:
         """Whether some of ``tensors`` is recorded and not computed, and all tensors alive can be translated and have
-        room on the device together.
+        room on the device together, with one thread that uses it.
         """
+        if not self.threads.is_alone():
+            return False
         device = tensors[0].device
         way = self._xlac._get_graph_hash(tensors)
         if way == self._way_to_computed(device):
