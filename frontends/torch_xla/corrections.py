@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from . import (
@@ -23,6 +23,8 @@ from . import (
     decomposed,
     integers,
     linear_algebra,
+    lowerings,
+    operands,
     reading,
     sampling,
     scatters,
@@ -30,6 +32,7 @@ from . import (
     singular_values,
     zero_dimensions,
 )
+from .operands import operation as _operation
 
 # Operations whose decomposition is PyTorch's own (torch._decomp).
 _DECOMPOSED: Final = (
@@ -95,7 +98,7 @@ def install() -> None:
         # PyTorch says that a kernel is replaced.
         warnings.simplefilter("ignore")
         for name, kernel in corrections.items():
-            _libraries["XLA"].impl(_operation(name), kernel)
+            _libraries["XLA"].impl(_operation(name), operands.of_taken(name, kernel))
         for name in (*decomposed.OF_PYTORCH, *decomposed.OURS):
             decomposition = decomposed.OURS.get(name) or decomposition_table[_operation(name)]
             _libraries["AutogradXLA"].impl(_operation(name), decomposition)
@@ -108,20 +111,26 @@ def install() -> None:
             )
         for key, beside in _BESIDE.items():
             if key == "XLA":
-                beside = beside | {
-                    name: zero_dimensions.also_of_numbers(_operation(name), beside.get(name))
-                    for name in zero_dimensions.NAMES
-                }
+                names = operands.taken().keys() - corrections.keys() - lowerings.NAMES
+                beside = _with_checks(beside, names - operands.WITH_GRADIENTS)
+            elif key == "AutogradXLA":
+                checks = {name: operands.checked(name) for name in operands.WITH_GRADIENTS}
+                beside = beside | checks
             for name, correction in beside.items():
                 kernel = _beside(name, key, correction)
                 _libraries[key].impl(_operation(name), kernel, with_keyset=True)
 
 
-def _operation(name: str) -> Any:
-    import torch
-
-    operation, overload = name.split(".")
-    return getattr(getattr(torch.ops.aten, operation), overload)
+def _with_checks(
+    corrections: dict[str, Callable[..., Any]], checked: Iterable[str]
+) -> dict[str, Callable[..., Any]]:
+    """The corrections, those of numbers, and before both the checks of what operations take."""
+    result = dict(corrections)
+    for name in zero_dimensions.NAMES:
+        result[name] = zero_dimensions.also_of_numbers(_operation(name), result.get(name))
+    for name in checked:
+        result[name] = operands.checked(name, result.get(name))
+    return result
 
 
 def _norm(x: Any, p: Any = 2, dim: Any = None, keepdim: Any = False, dtype: Any = None) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from . import operands
 from .calls import call
 from .copies import broadcast
 
@@ -22,6 +23,9 @@ def divide(kernel: Kernel, x: Any, y: Any, *, rounding_mode: str | None = None) 
     import torch
 
     dtype = torch.result_type(x, y)
+    if dtype.is_complex and rounding_mode is not None:
+        mode = torch.ops.aten.div.Tensor_mode
+        return operands.by_cpu(mode, x, y, rounding_mode=rounding_mode)
     if rounding_mode is None or not _is_integer(dtype):
         return kernel(*_tensors(x, y, dtype), rounding_mode=rounding_mode)
     return _floor(x, y, dtype) if rounding_mode == "floor" else _quotient(x, y, dtype)[0]
@@ -32,6 +36,8 @@ def floor_divide(kernel: Kernel, x: Any, y: Any) -> Any:
     import torch
 
     dtype = torch.result_type(x, y)
+    if dtype.is_complex:
+        return operands.by_cpu(torch.ops.aten.floor_divide.default, x, y)
     if not _is_integer(dtype):
         return kernel(*_tensors(x, y, dtype))
     return _floor(x, y, dtype)

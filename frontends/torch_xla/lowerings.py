@@ -9,6 +9,7 @@ count the tokens of each expert: of integers, as on GPUs, for which PyTorch has 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Final
 
 from . import (
@@ -17,6 +18,7 @@ from . import (
     fourier,
     grouped_products,
     linear_algebra,
+    operands,
     scatters,
     special_functions,
     windows,
@@ -26,7 +28,7 @@ from . import (
 # on the CPU, as PyTorch does it, is the faster way.
 _MOST_COMPARED: Final = 256
 # What other files here translate.
-_OTHERS: Final = {
+_OTHERS: Final[dict[str, Callable[..., Any]]] = {
     "_cdist_backward": distances.cdist_backward,
     "_cholesky_solve_helper": linear_algebra.cholesky_solve,
     "_conj_physical": complex_numbers.conjugate,
@@ -62,6 +64,8 @@ _OTHERS: Final = {
     "unfold_backward": windows.unfold_backward,
     "unfold_copy": windows.unfold,
 }
+#: The operations of those, with their overloads.
+NAMES: Final = frozenset(map(operands.with_overload, _OTHERS))
 # Held, for what it registers goes with it.
 _kernels: Any = None
 
@@ -78,7 +82,7 @@ def install() -> None:
         _kernels.impl(f"isin.{overload}", _isin)
     _kernels.impl("histc", _histc)
     for name, kernel in _OTHERS.items():
-        _kernels.impl(name, kernel)
+        _kernels.impl(name, operands.of_taken(operands.with_overload(name), kernel))
 
 
 def _isin(

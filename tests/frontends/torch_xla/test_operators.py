@@ -18,7 +18,7 @@ with warnings.catch_warnings():
     from .operators import OPERATORS, check
 
 _GAPS = json.loads(Path(__file__).with_name("known_gaps.json").read_text())
-_NOT_RUN = ("random", "uninitialized", "aborts")
+_NOT_RUN = ("random", "uninitialized")
 
 
 def _parameter(name: str):
