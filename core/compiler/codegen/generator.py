@@ -106,6 +106,8 @@ class Generator:
         self.normal: set[int] = set()
         # Sums of a value and a constant, where the value is a multiple of a number: all three by the number of the sum.
         self._parts: dict[int, tuple[Value, int, int]] = {}
+        # Sums of a value that is the same in all lanes and a constant for each lane: both by the number of the sum.
+        self._spread: dict[int, tuple[Value, tuple[int, ...]]] = {}
         self._levels = [_Level([], False)]
         self._level_of: dict[int, int] = {}  # by the number of the value
         self._memo: dict[Hashable, Any] = {}
@@ -356,6 +358,13 @@ class Generator:
     def _general(self, vector: Value, low: int, high: int) -> Coordinate:
         return Coordinate(i64(0), 0, llvm_ir.lanes_of(vector.type), vector, low, high)
 
+    def _spread_from(self, base: Value, offsets: Sequence[int], low: int, high: int) -> Coordinate:
+        """base + offsets[lane]"""
+        vector = self.add(base, llvm_ir.lanes_constant("i64", offsets))
+        if vector.number > 0:
+            self._spread[vector.number] = (base, tuple(offsets))
+        return self._general(vector, low, high)
+
     def behind(self, start: Value, by: int, multiple: int) -> Value:
         """start + by, where ``start`` is a multiple of ``multiple``: to divide the sum is easy then."""
         value = self.add(start, i64(by))
@@ -379,6 +388,10 @@ class Generator:
             return c
         low, high = sorted((c.low * factor, c.high * factor))
         if c.vector is not None:
+            if c.vector.number in self._spread:
+                base, offsets = self._spread[c.vector.number]
+                offsets = tuple(n * factor for n in offsets)
+                return self._spread_from(self.mul(base, i64(factor)), offsets, low, high)
             return self._general(self.mul(c.vector, i64(factor)), low, high)
         return c._replace(
             base=self.mul(c.base, i64(factor)), stride=c.stride * factor, low=low, high=high,
@@ -430,10 +443,10 @@ class Generator:
             if multiple % divisor == 0 and c.stride > 0:  # the lanes carry as they are known to
                 base = self._divide(c.base, divisor, below=below)[0]
                 places = [by % divisor + c.stride * n for n in range(c.lanes)]
-                quotients = llvm_ir.lanes_constant("i64", [p // divisor for p in places])
+                quotients = [p // divisor for p in places]
                 rests = llvm_ir.lanes_constant("i64", [p % divisor for p in places])
                 return (
-                    self._general(self.add(base, quotients), 0, high),
+                    self._spread_from(base, quotients, 0, high),
                     self._general(rests, 0, divisor - 1),
                 )
         quotient, rest = self._divide(self.vector(c, c.lanes), divisor, c.high)
@@ -524,7 +537,12 @@ class Generator:
             if dim == 1:
                 continue
             scaled = self.scale(c, stride)
-            if scaled.vector is None:
+            if scaled.vector is not None and scaled.vector.number in self._spread:
+                base, places = self._spread[scaled.vector.number]
+                uniform.append(base)
+                constant = self._general(llvm_ir.lanes_constant("i64", places), 0, UNKNOWN)
+                lane_part = self.sum(lane_part, constant)
+            elif scaled.vector is None:
                 uniform.append(scaled.base)
                 lane_part = self.sum(lane_part, scaled._replace(base=i64(0), low=0, high=UNKNOWN))
             else:

@@ -106,6 +106,10 @@ def _load_part(
         start = b.gep(type_, pointer, i64((count - 1) * lane.stride))
         forward = _strided(g, type_, start, count, -lane.stride)
         return b.shuffle(forward, forward, range(count - 1, -1, -1))
+    if lane.vector is not None and factor == 1 and mask is None:
+        places = lane.vector.constant
+        if isinstance(places, tuple) and 0 < max(places) - min(places) < count:
+            return _picked(g, type_, pointer, [int(n) for n in places])
     offsets = lane.vector or b.lane_offsets(count, lane.stride)
     addresses = b.gep(type_, b.gep(type_, pointer, i64(part)), offsets)
     return b.gather(llvm_ir.vector(type_, count), addresses, size, mask)
@@ -134,6 +138,17 @@ def _strided(g: Generator, type_: str, pointer: Value, count: int, stride: int) 
         picked = b.shuffle(picked, piece, mask)
     assert picked is not None
     return picked
+
+
+def _picked(g: Generator, type_: str, pointer: Value, places: list[int]) -> Value:
+    """The elements at ``places``, which lie close together: one load from the first to the last, and a shuffle.
+
+    Neighbours that share an element of a smaller array, such as the scale of a group, are such places.
+    """
+    first = min(places)
+    start = g.builder.gep(type_, pointer, i64(first))
+    near = _contiguous(g, type_, start, max(places) - first + 1, None)
+    return g.builder.shuffle(near, near, [n - first for n in places])
 
 
 def _contiguous(g: Generator, type_: str, pointer: Value, count: int, mask: Value | None) -> Value:

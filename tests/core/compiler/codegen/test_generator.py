@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tripont.core.compiler.codegen.elements.elemental import element
-from tripont.core.compiler.codegen.generator import Coordinate, Generator, fixed
+from tripont.core.compiler.codegen.generator import Array, Coordinate, Generator, fixed
 from tripont.core.compiler.codegen.llvm_ir import Builder, Module, Value, i64
 from tripont.core.compiler.ir import hlo
 from tripont.core.compiler.ir.dtypes import F32
@@ -61,3 +61,18 @@ def test_an_element_is_known_at_equal_indices_until_the_code_leaves_the_depth() 
             assert element(g, x, (Coordinate(i, high=7), fixed(2))) is value
             assert g.recall((x, g.place((Coordinate(i, high=7), fixed(3))))) is None
         assert g.recall((x, g.place(index))) is None
+
+
+def test_what_lanes_share_of_a_quotient_goes_to_the_pointer() -> None:
+    """Lanes of a vector that lie in different groups, counted from the first one's: constants beside a pointer."""
+    g = generator()
+    array = Array(g.builder.arguments[1], hlo.Shape(F32, (64, 5)))
+    with g.loop(i64(0), i64(256), 32) as (i, _, _):
+        k = Coordinate(i, 4, 8, None, 0, 255, 32)
+        group, number = g.divide(k, 16)
+        assert number.vector is not None
+        assert number.vector.constant == (0, 4, 8, 12, 0, 4, 8, 12)
+        _, lane = g.address(array, (group, fixed(2)))
+        assert lane.vector is not None
+        assert lane.vector.constant == (0, 0, 0, 0, 5, 5, 5, 5)
+    g.builder.ret()

@@ -318,6 +318,35 @@ def test_packed_words(form: str, transposed: bool, cpu: str) -> None:
             assert largest <= max(p.shape.bytes for p in parameters), kinds(after)
 
 
+@of_each_width
+@pytest.mark.parametrize("given", [BF16, F32], ids=str)
+@pytest.mark.parametrize("group", [8, 16, 32, 64, 128])
+def test_neighbours_that_share_a_scale_gather_nothing(group: int, given: DType, cpu: str) -> None:
+    """A vector of words along k has numbers of several groups. Their scales lie side by side: one load and a shuffle
+    instead of a gather, which takes as long as the rest of the product. All of it is exact: scales are powers of two.
+    """
+    m, n, k = 3, 530, 1152
+    matrix, parameters = unpacked(dtypes.U32, n, k, 1, True, "shifts")
+    scales = hlo.parameter(2, hlo.Shape(given, (n, k // group)))
+    wide = op("convert", scales, dtype=F32)
+    wide = op("broadcast", wide, dims=(n, k // group, group), dimensions=(0, 1))
+    matrix = op("multiply", matrix, op("reshape", wide, dims=(n, k)))
+    made = product((F32, F32), F32, m, n, k, (False, True))
+    parameters = [made.operands[0], *parameters, scales]
+    after = optimised(made.replace(operands=[parameters[0], matrix]), parameters, cpu)
+    random_ = np.random.default_rng(group)
+    values = [
+        random_.integers(-4, 5, (m, k)).astype(np.float32),
+        random_.integers(0, 1 << 32, parameters[1].dims, np.uint32),
+        (2.0 ** random_.integers(-2, 3, scales.dims)).astype(given.numpy),
+    ]
+    (weights,) = evaluate(module(parameters, matrix), values)
+    native = NativeSimulation(after, cpu)
+    (got,) = native.run(values)
+    np.testing.assert_array_equal(got, values[0] @ weights.T)
+    assert ".gather." not in str(native.code)
+
+
 def interleaved(after: hlo.Module) -> list[int]:
     """How many numbers of a word the rows of each product are laid out for."""
     inside = [c for i in after.entry.instructions for c in i.called]
