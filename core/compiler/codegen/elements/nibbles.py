@@ -6,9 +6,9 @@ bits: a register has no sign, and the same register may be read as another dtype
 between integers of one width, write no instruction). Whoever asks for the numbers names the dtype.
 
 To convert such a value to f32 is one lookup then (``vpermps`` of AVX-512, which looks at the four lowest bits of each
-lane alone), whatever masks, shifts to the sign and zero points the program has written; where there is no such lookup,
-bytes of four bits are extended by shifts of the words that they become. Instructions that nobody reads any more are
-LLVM's to drop.
+lane alone), whatever masks, shifts to the sign and zero points the program has written. Where there is no such lookup,
+codes of words of 32 bits are masked, or extended by shifts, in the word's own lanes, and bytes of four bits by shifts of
+the words that they become. Instructions that nobody reads any more are LLVM's to drop.
 """
 
 from __future__ import annotations
@@ -106,9 +106,16 @@ def convert_to_float(g: Generator, value: Value, source: DType) -> Value | None:
         words = _extended(g, known.word, type_)
         table = _floats(numbers)
         return b.call(table.type, "llvm.x86.avx512.permvar.sf.512", [table, words])
+    if lanes == 1 or lanes_of(known.word.type) != lanes:
+        return None
+    start = numbers[0]
+    if _bits(known.word) == 32 and numbers == tuple(start + n for n in _CODES):
+        # LLVM would take the words apart into bytes, where programs compute the numbers, and extend these again.
+        code = b.binary("and", known.word, llvm_ir.integer(type_, len(_CODES) - 1))
+        return b.cast("sitofp", b.add(code, llvm_ir.integer(type_, start)), vector("float", lanes))
     half = len(_CODES) // 2
     signed = numbers == (*range(half), *range(-half, 0))
-    if lanes > 1 and lanes_of(known.word.type) == lanes and signed and _bits(known.word) == 8:
+    if signed and _bits(known.word) in (8, 32):
         by = llvm_ir.integer(type_, 32 - _BITS)
         shifted = b.binary("shl", _extended(g, known.word, type_), by)
         return b.cast("sitofp", b.binary("ashr", shifted, by), vector("float", lanes))

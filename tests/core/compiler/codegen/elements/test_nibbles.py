@@ -63,6 +63,26 @@ def test_words(dtype: DType, cpu: str) -> None:
         check(op("convert", value, dtype=F32), stored, words, cpu)
 
 
+@pytest.mark.parametrize("width", ["x86-64-v2", "x86-64-v3"])
+@pytest.mark.parametrize("form", ["low, zero point", "low, sign", "high"])
+def test_words_are_not_taken_apart_into_bytes(form: str, width: str) -> None:
+    """Numbers that the program computes in bytes: to pack a word's lanes and extend them again takes most of the time."""
+    words = np.arange(256, dtype=np.uint32) * np.uint32(0x91A2B3C5)
+    stored = hlo.parameter(0, hlo.Shape(U32, (256,)))
+    value = stored
+    for opcode, constant in FORMS[form]:
+        value = op(opcode, value, number(constant, 256, dtype=value.dtype))
+        if opcode == "and":
+            value = op("convert", value, dtype=S8)
+    program = module([stored], op("convert", value, dtype=F32))
+    native = NativeSimulation(pipeline.run(program, for_cpu(width, False), Dump()), width)
+    (expected,) = evaluate(program, [words])
+    np.testing.assert_array_equal(native.run([words])[0], expected)
+    conversions = [line for line in str(native.code).splitlines() if "itofp" in line]
+    assert any("x i32>" in line for line in conversions)
+    assert not any("x i8>" in line for line in conversions)
+
+
 @of_each_width
 @pytest.mark.parametrize("dtype", [S4, U4], ids=str)
 @pytest.mark.parametrize("to", [F32, BF16, S32], ids=str)
