@@ -23,7 +23,7 @@ from benchmarks.products import Step, client, measure, restrict
 
 ROWS: Final = (1, 4, 8)
 # Stored weights, the type that the program computes in, and the neighbours along k that share a scale (0: none is
-# applied, -1: one for each channel).
+# applied, -1: one for each channel). Those with "zeros" share a zero point too, eight of which are in a word along n.
 WEIGHTS: Final = {
     "f32": ("float32", "float32", 0),
     "bf16": ("bfloat16", "bfloat16", 0),
@@ -33,6 +33,7 @@ WEIGHTS: Final = {
     "s8-group64": ("int8", "bfloat16", 64),
     "s4-group32": ("int4", "bfloat16", 32),
     "u4-words": ("uint32", "bfloat16", 64),
+    "u4-zeros": ("uint32", "bfloat16", 128),
 }
 AROUND: Final = ((512, 1024, 1024), (1024, 1024, 1024))
 
@@ -119,6 +120,24 @@ def product(turned: bool, group: int) -> Callable[..., Any]:
     return function
 
 
+def with_zeros(group: int) -> Callable[..., Any]:
+    """x by words [k / 8, n] as GPTQ has them: codes less zero points in bytes, times scales [k / group, n]."""
+    import jax.numpy as jnp
+
+    def codes(words: Any, axis: int) -> Any:
+        shifts = jnp.arange(0, 32, 4, dtype=words.dtype)
+        shifts = shifts[:, None] if axis == 0 else shifts
+        return (jnp.expand_dims(words, axis + 1) >> shifts & 15).astype(jnp.int8)
+
+    def function(x: Any, w: Any, s: Any, zeros: Any) -> Any:
+        n = w.shape[1]
+        z = codes(zeros, 1).reshape(-1, 1, n) + 1
+        w = (codes(w, 0).reshape(-1, group, n) - z).astype(x.dtype) * s[:, None]
+        return x @ w.reshape(-1, n)
+
+    return function
+
+
 def scales_of(dtype: str, n: int, k: int, turned: bool, group: int) -> list[Any]:
     if group == 0:
         return []
@@ -133,15 +152,20 @@ def rows(options: argparse.Namespace, compiled: Compiled, clock: Callable[[], fl
     size = options.size
     for name in options.weights.split(","):
         stored, given, group = WEIGHTS[name]
-        for turned in (False, True):
+        zeros = name.endswith("-zeros")
+        for turned in (False,) if zeros else (False, True):
             packed = size // 8 if stored == "uint32" else size
             weights = array(stored, (size, packed) if turned else (packed, size), 1)
             words = np.frombuffer(weights.tobytes(), np.int32)
             steps = {"read": compiled.step(lambda v: v.max(), words)}
             more = scales_of(given, size, size, turned, group)
+            function = product(turned, group)
+            if zeros:
+                function = with_zeros(group)
+                more.append(array(stored, (size // group, size // 8), 3))
             for m in ROWS:
                 x = array(given, (m, size), 0)
-                steps[str(m)] = compiled.step(product(turned, group), x, weights, *more)
+                steps[str(m)] = compiled.step(function, x, weights, *more)
             best = measure(steps, clock)
             rate = {key: weights.nbytes / t / 1e9 for key, t in best.items()}
             figures = "  ".join(

@@ -7,8 +7,8 @@ between integers of one width, write no instruction). Whoever asks for the numbe
 
 To convert such a value to f32 is one lookup then (``vpermps`` of AVX-512, which looks at the four lowest bits of each
 lane alone), whatever masks, shifts to the sign and zero points the program has written. Where there is no such lookup,
-codes of words of 32 bits are masked, or extended by shifts, in the word's own lanes, and bytes of four bits by shifts of
-the words that they become. Instructions that nobody reads any more are LLVM's to drop.
+codes of words of 32 bits are masked, or extended by shifts, in the word's own lanes; bytes of four bits are extended by
+shifts of the words that they become. Instructions that nobody reads any more are LLVM's to drop.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from ...ir import dtypes
 from ...ir.hlo import Computation, Instruction, Shape, topological_order
 from ...ir.patterns import convert, reshape, reshaped_broadcast
 from ...ir.registry import OPS
+from .ranges import never_wraps, range_of
 
 if TYPE_CHECKING:
     from ...targets.costs import Costs
@@ -127,6 +128,12 @@ class Weights:
         self.computes = True
         if i.opcode == "convert":
             source = i.operands[0]
+            if self.wide(i.dtype) is dtypes.F32 and _is_difference_of_codes(source):
+                operands = [self.value(o, dims) for o in source.operands]
+                floats = [self.converted(o, dtypes.F32, i) for o in operands]
+                made = self.member(source.opcode, source, dtypes.F32, *floats)
+                self.shared[made] = max(self.shared.get(o, 1) for o in operands)
+                return made
             value = self.value(source, dims)
             exact = source.dtype.is_integer and source.dtype.bits <= 8
             if i.dtype in _SMALL_FLOATS and not exact and value.dtype is not i.dtype:
@@ -252,3 +259,18 @@ def _made_of_nothing(i: Instruction) -> set[Instruction] | None:
             return None
         stack += top.operands
     return found
+
+
+def _is_difference_of_codes(i: Instruction) -> bool:
+    """Whether ``i`` is a code less a zero point, or plus one, in bytes, and the same as the floats of both give.
+
+    A kernel makes floats of codes by a lookup, and floats of a zero point once for all codes of a word. To make floats
+    of their difference in bytes it would pack words into bytes. (Codes less a constant are in the lookup.)
+    """
+    return (
+        i.opcode in ("add", "subtract")
+        and i.dtype.is_integer
+        and i.dtype.bits == 8
+        and all(r.low < r.high for r in map(range_of, i.operands))
+        and never_wraps(i)
+    )

@@ -66,7 +66,7 @@ def test_words(dtype: DType, cpu: str) -> None:
 @pytest.mark.parametrize("width", ["x86-64-v2", "x86-64-v3"])
 @pytest.mark.parametrize("form", ["low, zero point", "low, sign", "high"])
 def test_words_are_not_taken_apart_into_bytes(form: str, width: str) -> None:
-    """Numbers that the program computes in bytes: to pack a word's lanes and extend them again takes most of the time."""
+    """Numbers that the program computes in bytes: to pack lanes and to extend them again takes half of the time."""
     words = np.arange(256, dtype=np.uint32) * np.uint32(0x91A2B3C5)
     stored = hlo.parameter(0, hlo.Shape(U32, (256,)))
     value = stored

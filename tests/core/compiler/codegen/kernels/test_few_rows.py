@@ -347,6 +347,51 @@ def test_neighbours_that_share_a_scale_gather_nothing(group: int, given: DType, 
     assert ".gather." not in str(native.code)
 
 
+@of_each_width
+@pytest.mark.parametrize("plus_one", [False, True])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_zero_points_of_words_are_subtracted_as_floats(axis: int, plus_one: bool, cpu: str) -> None:
+    """Codes less zero points, in bytes as GPTQ's and AWQ's kernels have them: what cannot wrap is no sum of bytes."""
+    m, n, k, group = 2, 1040, 1024, 64
+    dims, zeros_dims = (k, n), (k // group, n)
+
+    def codes(parameter: int, dims: tuple[int, int], axis: int) -> hlo.Instruction:
+        few = tuple(d // 8 if i == axis else d for i, d in enumerate(dims))
+        words = hlo.parameter(parameter, hlo.Shape(S32, few))
+        split = (*few[: axis + 1], 8, *few[axis + 1 :])
+        shifts = hlo.constant(np.arange(8, dtype=np.int32) * 4, S32)
+        by = op("broadcast", shifts, dims=split, dimensions=(axis + 1,))
+        kept = tuple(d for d in range(3) if d != axis + 1)
+        wide = op("broadcast", words, dims=split, dimensions=kept)
+        value = op("shift-right-arithmetic", wide, by)
+        value = op("and", value, number(15, *split, dtype=S32))
+        found.append(words)
+        return op("reshape", op("convert", value, dtype=S8), dims=dims)
+
+    found: list[hlo.Instruction] = []
+    value, zeros = codes(1, dims, axis), codes(2, zeros_dims, 1)
+    if plus_one:
+        zeros = op("add", zeros, number(1, *zeros_dims, dtype=S8))
+    split = (k // group, group, n)
+    spread = op("broadcast", zeros, dims=split, dimensions=(0, 2))
+    matrix = op("subtract", op("reshape", value, dims=split), spread)
+    matrix = op("convert", op("reshape", matrix, dims=dims), dtype=F32)
+    made = product((F32, F32), F32, m, n, k, (False, False))
+    parameters = [made.operands[0], *found]
+    after = optimised(made.replace(operands=[parameters[0], matrix]), parameters, cpu)
+    random_ = np.random.default_rng(axis)
+    values = [random_.integers(-4, 5, (m, k)).astype(np.float32)]
+    values += [
+        random_.integers(-(1 << 31), 1 << 31, p.dims).astype(np.int32) for p in parameters[1:]
+    ]
+    (weights,) = evaluate(module(parameters, matrix), values)
+    (got,) = NativeSimulation(after, cpu).run(values)
+    np.testing.assert_array_equal(got, values[0] @ weights)
+    inside = [i for e in after.entry.instructions for c in e.called for i in c.instructions]
+    assert any(i.opcode == "dot" for i in inside)
+    assert [i.dtype for i in inside if i.opcode == "subtract"] == [F32]
+
+
 def interleaved(after: hlo.Module) -> list[int]:
     """How many numbers of a word the rows of each product are laid out for."""
     inside = [c for i in after.entry.instructions for c in i.called]
