@@ -114,8 +114,10 @@ def install() -> None:
                 names = operands.taken().keys() - corrections.keys() - lowerings.NAMES
                 beside = _with_checks(beside, names - operands.WITH_GRADIENTS)
             elif key == "AutogradXLA":
-                checks = {name: operands.checked(name) for name in operands.WITH_GRADIENTS}
-                beside = beside | checks
+                beside = beside | {
+                    name: operands.checked(name, beside.get(name))
+                    for name in operands.WITH_GRADIENTS
+                }
             for name, correction in beside.items():
                 kernel = _beside(name, key, correction)
                 _libraries[key].impl(_operation(name), kernel, with_keyset=True)
