@@ -7,7 +7,7 @@ is a new program that computes all steps from the first on. Here such a reading 
 first, as torch_xla's experiment ``early_sync`` does for numbers: each step is a program of its own, and the same
 program where shapes stay.
 
-The experiment loses all that is recorded if one of these tensors cannot be computed (the complement of floats is
+The experiment loses all that is recorded if one of these tensors cannot be computed (a gradient of bools may be
 recorded, and refused when it is computed) or has no room. So torch_xla is asked before for the program of all that is
 alive, and where it has none, or its results would not fit, only what is read is computed. It is asked once for each
 recording that ends so (:class:`_Recordings`).
