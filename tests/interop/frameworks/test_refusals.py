@@ -244,9 +244,12 @@ def test_an_error_of_the_producer_comes_with_its_array() -> None:
         raise ValueError("no such thing")
 
     shape = jax.ShapeDtypeStruct((100,), np.float32)
-    # Behind a program that is still running. With nothing ahead of it the call itself would raise.
-    before = jax.jit(lambda m: m @ m @ m @ m)(jnp.ones((2048, 2048), np.float32))
-    x = jax.jit(lambda x: jax.pure_callback(fail, shape, x) + 1)(before[0, :100])
+    # Behind a program that is still running. With nothing ahead of it the call itself would raise, so both are compiled
+    # before one of them runs.
+    ones = jnp.ones((2048, 2048), np.float32)
+    before = jax.jit(lambda m: (m @ m @ m @ m)[0, :100]).lower(ones).compile()
+    failing = jax.jit(lambda x: jax.pure_callback(fail, shape, x) + 1).lower(shape).compile()
+    x = failing(before(ones))
     with pytest.raises((_tripont.StatusError, jax.errors.JaxRuntimeError), match="no such thing"):
         interop.to_numpy(interop.to_jax(interop.to_torch(x)))
 
