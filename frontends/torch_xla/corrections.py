@@ -28,6 +28,7 @@ from . import (
     reading,
     sampling,
     scatters,
+    seeds,
     selection,
     singular_values,
     zero_dimensions,
@@ -126,12 +127,14 @@ def install() -> None:
 def _with_checks(
     corrections: dict[str, Callable[..., Any]], checked: Iterable[str]
 ) -> dict[str, Callable[..., Any]]:
-    """The corrections, those of numbers, and before both the checks of what operations take."""
+    """The corrections, those of numbers, before both the checks of what operations take, and before all the seeds."""
     result = dict(corrections)
     for name in zero_dimensions.NAMES:
         result[name] = zero_dimensions.also_of_numbers(_operation(name), result.get(name))
     for name in checked:
         result[name] = operands.checked(name, result.get(name))
+    for name in seeds.DRAWS:
+        result[name] = seeds.drawing(result.get(name))
     return result
 
 
@@ -418,6 +421,7 @@ _BESIDE: Final[dict[str, dict[str, Callable[..., Any]]]] = {
         "native_batch_norm_backward.default": _batch_norm_backward,
         "nll_loss_backward.default": _nll_loss_backward,
         "nll_loss_forward.default": _nll_loss,
+        "randperm.default": selection.randperm,
         "scatter.src": scatters.scatter,
         "scatter.value": scatters.scatter,
         "scatter_reduce.two": scatters.scatter_reduce,

@@ -23,6 +23,7 @@ from . import (
     reading,
     recording,
     recurrent,
+    seeds,
 )
 
 
@@ -85,6 +86,7 @@ def _refuse_experiments() -> None:
 def _install() -> None:
     """What torch_xla does otherwise with this device."""
     recording.install()
+    seeds.install()
     reading.install()
     inference.install()
     in_place.install()

@@ -25,8 +25,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from . import complex_transfers, threads
-from .seeds import Seeds
+from . import complex_transfers, seeds, threads
 
 # Of how many recordings it is remembered whether all can be computed. Each is known by 16 bytes and two numbers.
 _MOST_RECORDINGS: Final = 10_000
@@ -44,7 +43,7 @@ def install(environment: Mapping[str, str] = os.environ) -> None:
     if _recordings is None and "XLA_EXPERIMENTAL" not in environment and _devices(environment) == 1:
         import _XLAC
 
-        _recordings = _Recordings(_XLAC, Seeds(_XLAC))
+        _recordings = _Recordings(_XLAC, seeds.install())
 
 
 def to_copy(kernel: Callable[..., Any], x: Any, **options: Any) -> Any:
@@ -117,12 +116,12 @@ class _Recordings:
     same as the first time, so that it finds its programs again.
     """
 
-    def __init__(self, xlac: Any, seeds: Seeds) -> None:
+    def __init__(self, xlac: Any, of_draws: seeds.Seeds) -> None:
         import torch
         from torch_xla.debug import metrics
 
         self._xlac = xlac
-        self._seeds = seeds
+        self._seeds = of_draws
         self.threads = threads.Threads()
         self._count: Any = metrics.counter_value
         self._empty = torch.empty

@@ -135,18 +135,51 @@ def multinomial(
     generator: Any = None,
 ) -> Any:
     """``multinomial``: without replacement the places of the largest quotients of weights and exponential draws, as on
-    PyTorch's CPU. The draws are the CPU's, so that they follow ``torch.manual_seed``, and go to the device as data.
-    Whether the weights are a distribution is read back, as on PyTorch's other devices; the kernel says what is wrong.
+    PyTorch's CPU. The draws are the CPU's and go to the device as data. Whether the weights are a distribution is read
+    back, as on PyTorch's other devices; the kernel says what is wrong. One place, and places that may be equal, are
+    drawn on the device, from its seed, which the kernel does not take.
     """
     import torch
 
-    if replacement or num_samples <= 1 or num_samples > x.shape[-1] or not x.numel():
+    if num_samples < 1 or not x.numel() or (num_samples > x.shape[-1] and not replacement):
         return kernel(x, num_samples, replacement, generator=generator)
+    if num_samples == 1:
+        return _one_of(x)
+    if replacement:
+        return _several_of(x, num_samples)
     is_distribution = (x >= 0).all() & (x.amax() < math.inf) & (x.sum(-1) > 0).all()
     if not is_distribution.item():
         return kernel(x, num_samples, replacement, generator=generator)
     draws = torch.empty(x.shape, dtype=x.dtype).exponential_(generator=generator)
     return torch.topk(x / draws.to(x.device), num_samples, -1)[1]
+
+
+def _one_of(weights: Any) -> Any:
+    """A place with a probability that is proportional to its weight, of each row."""
+    import torch
+
+    draws = torch.empty_like(weights, dtype=torch.float32).exponential_()
+    quotients = weights / draws.clamp(min=torch.finfo(torch.float32).tiny)
+    return torch.where(weights > 0, quotients, -1.0).argmax(-1, keepdim=True)
+
+
+def _several_of(weights: Any, count: int) -> Any:
+    """``count`` such places of each row."""
+    import torch
+
+    sums = weights.to(torch.promote_types(weights.dtype, torch.float32)).cumsum(-1)
+    total = sums[..., -1:].contiguous()
+    draws = torch.rand((*weights.shape[:-1], count), dtype=sums.dtype, device=weights.device)
+    last = (sums < total).sum(-1, keepdim=True)  # of those that have a weight
+    return torch.searchsorted(sums, draws * total, right=True).minimum(last)
+
+
+def randperm(kernel: Callable[..., Any], n: int, **options: Any) -> Any:
+    """``randperm``: the CPU's permutation, whose seed it follows. torch_xla's follows none."""
+    import torch
+
+    device = options.pop("device", None)
+    return torch.randperm(n, **options, device="cpu").to(device)
 
 
 def _of_all(along: Any, x: Any) -> Any:

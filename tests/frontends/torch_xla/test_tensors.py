@@ -146,14 +146,11 @@ def _draws():
 
 def test_random_numbers_are_reproducible():
     def draw(seed):
-        torch_xla.manual_seed(seed)  # torch.manual_seed does not reach torch_xla 2.9's devices
+        torch.manual_seed(seed)
         return {name: value.cpu() for name, value in _draws().items()}
 
     first, again, other = draw(5), draw(5), draw(6)
     for name, value in first.items():
-        # torch_xla draws these from XLA's `rng`, which has a state of its own and no seed.
-        if name in ("randperm", "multinomial"):
-            continue
         assert torch.equal(again[name], value), name
         assert not torch.equal(other[name], value), name
 
