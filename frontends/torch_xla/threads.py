@@ -44,11 +44,13 @@ class Threads:
         self.see()
         if self._are_several:
             return False
-        mine, main = threading.get_ident(), threading.main_thread().ident
         frames = sys._current_frames()
-        return not any(
-            ident not in (mine, main) and _is_users(frame) for ident, frame in frames.items()
-        )
+        try:
+            for ident in (threading.get_ident(), threading.main_thread().ident):
+                frames.pop(ident, None)  # type: ignore[arg-type]  # of a thread that has begun
+            return not any(map(_is_users, frames.values()))
+        finally:
+            frames.clear()  # the callers' tensors would stay alive with this function's own frame
 
 
 def _is_users(frame: FrameType | None) -> bool:

@@ -159,8 +159,8 @@ class Attention:
             e = jnp.exp(s - top)
             return e / (e.sum(axis, keepdims=True) + jnp.exp(-top))
 
-        # float16 has no exponentials below that of -17. A sum of them is 0 there, and a quotient NaN, where the compiler
-        # may compute in float32, as XLA does.
+        # float16 has no exponentials below that of -17: a sum of them is 0, and a quotient NaN, where the compiler may
+        # compute in float32, as XLA does.
         least = -8.0 if self.dtype == jnp.float16 else -jnp.inf
 
         def without_maximum(s: Array) -> Array:

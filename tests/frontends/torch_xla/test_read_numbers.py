@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -167,6 +168,22 @@ def test_the_second_time_a_loop_finds_its_programs() -> None:
         counts.append(_compiled() - before)
     assert counts[0] > 0
     assert counts[1:] == [0, 0]
+
+
+def test_a_reading_keeps_no_tensor_alive() -> None:
+    """What stays alive is computed with what is read next, in a program that nothing else has."""
+
+    def read() -> weakref.ref[torch.Tensor]:
+        x = torch.arange(4.0, device="xla") * 3
+        assert x.sum().item() == 18
+        return weakref.ref(x)
+
+    gc.collect()
+    gc.disable()
+    try:
+        assert read()() is None
+    finally:
+        gc.enable()
 
 
 def test_a_recording_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
