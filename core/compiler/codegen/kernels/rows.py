@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import Final
 
 from ...ir import dtypes, errors, hlo
 from .. import costs
@@ -20,6 +21,11 @@ from . import accumulators, loops, work_groups
 from .emit import EmittedKernel, Frame, emitter
 from .row_blocks import RowBlocks
 from .row_totals import RowTotals
+
+# What reads its operands at other places than those that it is computed at.
+_MOVING: Final = frozenset(
+    ("concatenate", "dynamic-slice", "dynamic-update-slice", "gather", "pad", "reduce-window", "reverse", "slice", "transpose")
+)  # fmt: skip
 
 
 @emitter(collapsed=True)
@@ -83,6 +89,7 @@ class _Rows:
         """What a pass needs that an earlier one computed: keep it if computing it again is not cheap."""
         costs = self.frame.target.costs
         computed: dict[hlo.Instruction, int] = {}
+        elsewhere = self.read_elsewhere()
         budget = costs.memory.kept // max(1, 4 * math.prod(self.dims[self.rank :]))
         for number in range(self.passes + 1):
             seen: set[hlo.Instruction] = set()
@@ -95,6 +102,7 @@ class _Rows:
                 earlier = computed.get(i)
                 if (
                     earlier is not None
+                    and i not in elsewhere
                     and len(self.kept_in) < budget
                     and self.weight(i) > costs.fusion.kept
                 ):
@@ -104,6 +112,20 @@ class _Rows:
             for i in seen:
                 if i not in self.kept_in:
                     computed.setdefault(i, number)
+
+    def read_elsewhere(self) -> set[hlo.Instruction]:
+        """The values that are read at other places than those that are computed: they are computed there as well, for a
+        row that is kept has its own elements only, and one in registers no places.
+        """
+        instructions = self.frame.computation.instructions
+        found: set[hlo.Instruction] = set()
+        stack = [o for i in instructions if i.opcode in _MOVING for o in i.operands]
+        while stack:
+            i = stack.pop()
+            if i not in found and i.opcode != "reduce":
+                found.add(i)
+                stack += i.operands
+        return found
 
     def weight(self, i: hlo.Instruction) -> float:
         """The cost of computing a whole-space value again, up to what is in memory."""

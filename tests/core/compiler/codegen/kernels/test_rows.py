@@ -10,7 +10,7 @@ from tripont.core.compiler.targets import host
 
 from tests.core.compiler.codegen.harness import Kernel, aligned, fusion, op, runnable
 
-from .test_loops import check, parameters, values
+from .test_loops import check, gather, parameters, values
 from .test_reductions import reduce
 
 S = hlo.Shape
@@ -169,3 +169,23 @@ def test_dynamic_update_slice(dims, size, dtype):
         )
         kernel.call([*arrays, arrays[0]], [kernel.emitted.work_count // 2])
         np.testing.assert_array_equal(arrays[0], expected)
+
+
+@pytest.mark.parametrize("size", [8, 16, 50, 200])
+def test_a_row_that_is_kept_is_read_at_places_that_depend_on_it(size):
+    """Exponentials of a row, gathered at places that begin with their maximum."""
+    dims = (size,)
+    (x,) = parameters(S(F32, dims))
+    e = op("exponential", x.shape, op("sine", x.shape, x))
+    places = S(S32, dims)
+    largest = reduce(e, (0,), "maximum", hlo.constant(-np.inf, F32))
+    first = hlo.broadcast(op("convert", S(S32, ()), largest), dims)
+    steps = op("multiply", places, op("iota", places, dimension=0), splat(3, places))
+    index = op("remainder", places, op("add", places, steps, first), splat(size, places))
+    picked = gather(e, index, dims, (), (0,), (0,), 1, (1,))
+    total = op("add", x.shape, picked, over_rows(largest, dims))
+    check(fusion("row", [x], total), rtol=2e-5)
+
+
+def splat(number, shape):
+    return hlo.broadcast(hlo.constant(number, shape.dtype), shape.dims)
