@@ -24,7 +24,10 @@ from .row_totals import RowTotals
 
 # What reads its operands at other places than those that it is computed at.
 _MOVING: Final = frozenset(
-    ("concatenate", "dynamic-slice", "dynamic-update-slice", "gather", "pad", "reduce-window", "reverse", "slice", "transpose")
+    (
+        "concatenate", "dynamic-slice", "dynamic-update-slice", "gather", "pad", "reduce-window", "reverse", "slice",
+        "transpose",
+    )
 )  # fmt: skip
 
 
