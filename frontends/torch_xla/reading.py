@@ -146,11 +146,10 @@ class _Recordings:
         """Whether some of ``tensors`` is recorded and not computed, and all tensors alive can be translated and have
         room on the device together, with one thread that uses it.
         """
-        if not self.threads.is_alone():
-            return False
+        self.threads.see()
         device = tensors[0].device
         way = self._xlac._get_graph_hash(tensors)
-        if way == self._way_to_computed(device):
+        if way == self._way_to_computed(device) or not self.threads.is_alone():
             return False
         come, gone = (now - then for now, then in zip(self._tensors(), self._computed, strict=True))
         known = self._can_be_computed.get((way, come, gone))

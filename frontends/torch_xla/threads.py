@@ -40,8 +40,9 @@ class Threads:
             self._are_several = True
 
     def is_alone(self) -> bool:
-        """Whether the calling thread is the only one, and no other but the main thread runs what may be a user's."""
-        self.see()
+        """Whether the calling thread, which has been seen, is the only one, and no other thread but the main one runs
+        what may be a user's.
+        """
         if self._are_several:
             return False
         frames = sys._current_frames()
