@@ -17,7 +17,7 @@ values overflow in neither, those that meet the values are multiplied by 1 / (th
 which the division undoes. Both are exact but for weights that have digits below the smallest normal number then.
 
 Logits that a selection by positions replaces (causal and local masks) are not computed: blocks outside of the
-:class:`~.attention_ranges.Ranges` are left out. Their weights are exactly 0 if the constant that replaces them is
+:class:`~.attention_ranges.KeyRanges` are left out. Their weights are exactly 0 if the constant that replaces them is
 -inf, or is less than the row's maximum by so much that exp gives 0. That is checked behind the other blocks; where it
 does not hold (a row without any key left), the blocks that were left out are computed too. The values of keys that are
 left out are not read: a NaN there reaches the result in the general way (0 * NaN), and does not here.
@@ -41,7 +41,7 @@ from ..generator import Index
 from ..llvm_ir import Value, i64
 from ..representation import memory_type
 from .attention_blocks import VANISHES, Blocks, Matrix, narrowed
-from .attention_ranges import Ranges, ranges_of
+from .attention_ranges import KeyRanges, ranges_of
 from .emit import EmittedKernel, Frame, emitter
 from .loops import count
 from .tiles import Tile
@@ -133,7 +133,9 @@ class _Attention(Blocks):
         self.copies_values = self.values.shape.dtype is not self.dtype
         self.stages = self.queries.shape.dtype is not self.dtype
         self.padded_rows = -(-self.rows // self.lanes) * self.lanes
-        self.ranges: Ranges = ranges_of(parts.logits, parts.scores, self.main, len(self.dims) - 1)
+        self.ranges: KeyRanges = ranges_of(
+            parts.logits, parts.scores, self.main, len(self.dims) - 1
+        )
         self.split()
 
     def read_operands(self) -> None:
@@ -312,7 +314,7 @@ class _Attention(Blocks):
         """Which panels of keys the tile whose first row is ``top`` needs."""
         b = self.b
         last = b.add(top, i64(self.rows - 1))
-        low, high = self.ranges.keys(b, top, last, self.n)
+        low, high = self.ranges.columns(b, top, last, self.n)
         first = b.binary("udiv", low, i64(self.width))
         stop = b.binary("udiv", b.add(high, i64(self.width - 1)), i64(self.width))
         return first, stop

@@ -286,7 +286,7 @@ class _Gradient(Blocks):
         b, g = self.b, self.g
         if not self.ranges.any:
             return llvm_ir.integer("i1", 1)
-        low, high = self.ranges.keys(b, top, b.sub(end, i64(1)), self.n)
+        low, high = self.ranges.columns(b, top, b.sub(end, i64(1)), self.n)
         inside = b.binary(
             "and", b.icmp("slt", low, self.last_key), b.icmp("sgt", high, self.first_key)
         )

@@ -1,67 +1,28 @@
 """Which keys a mask leaves to a query, where the positions alone say it.
 
-Logits are often ``select(condition, x, fill)`` with a constant ``fill`` and a condition on positions: a comparison of
-iotas, or several joined by "and". Behind those that are understood here lie bounds on ``query - key`` and on ``key``;
-outside of them every logit is ``fill``. Other conditions bound nothing.
+Logits are often ``select(condition, x, fill)`` with a constant ``fill`` and a condition on positions. Outside of the
+bounds that it sets (:mod:`.position_ranges`), every logit is ``fill``.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final
 
 from ...ir import hlo
-from ..llvm_ir import Builder, Value, i64
-
-_FAR: Final = 1 << 40  # no position is as far away
-_LARGE: Final = 1 << 28  # numbers in conditions that are less can be added without wrapping around
-
-_OPPOSITE: Final = {"LT": "GE", "LE": "GT", "GT": "LE", "GE": "LT", "EQ": "NE", "NE": "EQ"}
+from .position_ranges import Bounds, Ranges
 
 
 @dataclass(slots=True)
-class Ranges:
-    """Logits of query i and key j are ``fill`` unless ``least <= i - j <= most`` and ``first <= j < stop``."""
+class KeyRanges(Ranges):
+    """Logits of query i and key j are ``fill`` unless they are inside."""
 
     fill: float = -math.inf
-    least: int = -_FAR
-    most: int = _FAR
-    first: int = -_FAR
-    stop: int = _FAR
-
-    @property
-    def any(self) -> bool:
-        """Whether there are bounds at all."""
-        return (self.least, self.most, self.first, self.stop) != (-_FAR, _FAR, -_FAR, _FAR)
-
-    def keys(self, b: Builder, top: Value, last: Value, n: int) -> tuple[Value, Value]:
-        """From which key on, and up to which, the queries [top, last] have other logits; the first may be behind."""
-        low: Value = i64(max(0, self.first))
-        high: Value = i64(min(n, self.stop))
-        if self.most != _FAR:
-            low = b.intrinsic("smax", [low, b.sub(top, i64(self.most))])
-        if self.least != -_FAR:
-            high = b.intrinsic("smin", [high, b.add(last, i64(1 - self.least))])
-        high = b.intrinsic("smax", [high, i64(0)])
-        return b.intrinsic("smin", [low, i64(n)]), high
-
-    def share(self, m: int, n: int) -> float:
-        """About the part of all scores that is left."""
-        if not self.any:
-            return 1.0
-        total = 0
-        rows = range(0, m, max(1, m // 64))
-        for i in rows:
-            low = max(0, self.first, i - self.most)
-            high = min(n, self.stop, i - self.least + 1)
-            total += max(0, high - low)
-        return max(total / (len(rows) * n), 1.0 / n)
 
 
-def ranges_of(logits: hlo.Instruction, scores: hlo.Instruction, query: int, key: int) -> Ranges:
+def ranges_of(logits: hlo.Instruction, scores: hlo.Instruction, query: int, key: int) -> KeyRanges:
     """The bounds that ``logits`` has for dimensions ``query`` (-1: none) and ``key`` of ``scores``."""
-    ranges = Ranges()
+    ranges = KeyRanges()
     i = logits
     fills: list[float] = []
     dims = tuple(range(len(scores.dims)))
@@ -80,12 +41,12 @@ def ranges_of(logits: hlo.Instruction, scores: hlo.Instruction, query: int, key:
             break
         if fills and fill != fills[0]:
             break
-        found = _Bounds(ranges, query, key)
+        found = Bounds(ranges, query, key)
         found.add(condition, dims, truth)
         fills.append(fill)
         i = following
     if not ranges.any:
-        return Ranges()
+        return KeyRanges()
     ranges.fill = fills[0]
     return ranges
 
@@ -99,106 +60,4 @@ def _constant(i: hlo.Instruction) -> float | None:
         i = i.operands[0]
     if i.opcode == "constant" and not i.dims:
         return float(i.attributes["literal"])
-    return None
-
-
-# A number that is a * query + b * key + c.
-_Linear = tuple[int, int, int]
-# For each dimension of an instruction the dimension of the scores that it is, or None.
-_Axes = tuple[int | None, ...]
-
-
-class _Bounds:
-    def __init__(self, ranges: Ranges, query: int, key: int) -> None:
-        self.ranges, self.query, self.key = ranges, query, key
-
-    def add(self, i: hlo.Instruction, axes: _Axes, truth: bool) -> None:
-        """Take in what follows from ``i`` being ``truth``."""
-        inner = _inside(i, axes)
-        if inner is not None:
-            self.add(*inner, truth)
-        elif i.opcode == "not":
-            self.add(i.operands[0], axes, not truth)
-        elif i.opcode == ("and" if truth else "or"):
-            for operand in i.operands:
-                self.add(operand, axes, truth)
-        elif i.opcode == "compare" and i.attributes["comparison_type"] == "SIGNED":
-            direction = i.attributes["direction"]
-            left, right = (self.linear(o, axes) for o in i.operands)
-            if left is not None and right is not None:
-                difference = tuple(x - y for x, y in zip(left, right, strict=True))
-                self.compare(difference, direction if truth else _OPPOSITE[direction])
-
-    def compare(self, difference: tuple[int, ...], direction: str) -> None:
-        """``difference`` compared with 0 holds."""
-        a, b, c = difference
-        if direction in ("LT", "LE"):
-            a, b, c, direction = -a, -b, -c, "GT" if direction == "LT" else "GE"
-        if direction == "GT":
-            c, direction = c - 1, "GE"
-        if direction == "EQ":
-            self.compare((a, b, c), "GE")
-            self.compare((a, b, c), "LE")
-        if direction != "GE":
-            return
-        ranges = self.ranges
-        if (a, b) == (1, -1):
-            ranges.least = max(ranges.least, -c)
-        elif (a, b) == (-1, 1):
-            ranges.most = min(ranges.most, c)
-        elif (a, b) == (0, 1):
-            ranges.first = max(ranges.first, -c)
-        elif (a, b) == (0, -1):
-            ranges.stop = min(ranges.stop, c + 1)
-
-    def linear(self, i: hlo.Instruction, axes: _Axes) -> _Linear | None:
-        """``i`` as a number that positions determine."""
-        inner = _inside(i, axes)
-        if inner is not None:
-            return self.linear(*inner)
-        if not i.dtype.is_integer or not i.dtype.is_signed or i.dtype.bits < 32:
-            return None
-        result: _Linear | None = None
-        if i.opcode == "iota":
-            d = i.attributes["dimension"]
-            if i.dims[d] == 1:
-                result = (0, 0, 0)
-            elif axes[d] == self.query:
-                result = (1, 0, 0)
-            elif axes[d] == self.key:
-                result = (0, 1, 0)
-        elif i.opcode == "constant" and i.elements == 1:
-            result = (0, 0, int(i.attributes["literal"].reshape(-1)[0]))
-        elif i.opcode == "convert" and i.operands[0].dtype.is_integer:
-            result = self.linear(i.operands[0], axes)
-        elif i.opcode in ("add", "subtract"):
-            x, y = (self.linear(o, axes) for o in i.operands)
-            if x is not None and y is not None:
-                sign = 1 if i.opcode == "add" else -1
-                result = (x[0] + sign * y[0], x[1] + sign * y[1], x[2] + sign * y[2])
-        elif i.opcode == "negate":
-            part = self.linear(i.operands[0], axes)
-            result = None if part is None else (-part[0], -part[1], -part[2])
-        if result is None or abs(result[2]) > _LARGE or max(map(abs, result[:2])) > 4:
-            return None
-        return result
-
-
-def _inside(i: hlo.Instruction, axes: _Axes) -> tuple[hlo.Instruction, _Axes] | None:
-    """What ``i`` has at other indices, with what their dimensions are."""
-    operand = i.operands[0] if i.operands else i
-    if i.opcode == "broadcast":
-        return operand, tuple(axes[d] for d in i.attributes["dimensions"])
-    if i.opcode == "transpose":
-        inner: list[int | None] = [None] * len(axes)
-        for ours, theirs in enumerate(i.attributes["dimensions"]):
-            inner[theirs] = axes[ours]
-        return operand, tuple(inner)
-    if i.opcode == "reshape":
-        kept = [a for a, size in zip(axes, i.dims, strict=True) if size != 1]
-        sizes = [size for size in i.dims if size != 1]
-        if sizes != [size for size in operand.dims if size != 1]:
-            return None
-        left = iter(kept)
-        return operand, tuple(None if size == 1 else next(left) for size in operand.dims)
     return None

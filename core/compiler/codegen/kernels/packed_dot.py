@@ -22,7 +22,8 @@ which has the result's strides, "bias" a vector of n elements.
 
 A "packed-dot" fusion holds such an instruction and elementwise ones behind it, all of [b..., m, n] (the library pass
 :mod:`...passes.library.packed_epilogue` makes them): they are computed from the registers, and only their results are
-written.
+written. Where the fusion selects something else by positions (the lower triangle of a product), the sums of tiles that
+lie outside of what is left are not computed: zeros stand for them.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ from . import tiles
 from .emit import EmittedKernel, Frame, emitter
 from .loops import count
 from .pack import interleave
+from .position_ranges import Ranges, ranges_read
 from .product_forms import BF16_PAIRS, ProductForm, last_vectors
 
 # The bytes of the shortest vector with which an instruction sums bytes.
@@ -119,6 +121,7 @@ class PackedDot(tiles.Places):
         # Roots that are computed from the product: they have its dimensions.
         roots = frame.computation.results
         self.roots = () if roots == (self.dot,) else roots
+        self.ranges = ranges_read(self.dot, frame.computation) if self.roots else Ranges()
         config: dict[str, Any] = self.dot.attributes["config"]
         self.form: ProductForm = config["form"]
         self.batch: tuple[int, ...] = config["batch"]
@@ -243,6 +246,7 @@ class PackedDot(tiles.Places):
                 rows += 1
         self.tall = -(-self.tiles // rows)
         self.wide = -(-self.panels // columns)
+        tile_ns *= self.ranges.share(self.m, self.n)
         self.unit_ns = self.wide * (self.tall * tile_ns + self.copy_ns)
 
     def emit(self) -> EmittedKernel:
@@ -628,6 +632,8 @@ class PackedDot(tiles.Places):
                 self.fetch_lines(b.sub(k, first))
                 carried[:] = self.copying_step(tile, k, carried)
             totals, start = results, middle
+        if self.ranges.any:
+            stop = b.select(self.is_outside(tile), start, stop)
         if unroll > 1:
             length = b.sub(stop, start)
             main = b.sub(length, b.binary("urem", length, i64(unroll)))
@@ -646,6 +652,14 @@ class PackedDot(tiles.Places):
             self.fetch_step(k, 1)
             carried[:] = self.step(tile, k, carried)
         return results
+
+    def is_outside(self, tile: PlacedTile) -> Value:
+        """Whether no result depends on the sums of ``tile``."""
+        b = self.b
+        last = b.add(tile.top, i64(self.rows - 1))
+        first, stop = self.ranges.columns(b, tile.top, last, self.n)
+        is_before = b.icmp("sle", b.add(tile.left, i64(self.tile_width)), first)
+        return b.binary("or", is_before, b.icmp("sge", tile.left, stop))
 
     def fetch_step(self, k: Value, count: int) -> None:
         """Ask for the part of the next panel that the steps at ``count`` groups from ``k`` on fetch."""

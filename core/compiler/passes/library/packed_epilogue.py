@@ -2,7 +2,8 @@
 
 Biases, activations, residuals and the conversion to the result's type cost a pass over memory otherwise. An
 instruction goes along if it is elementwise, and if nobody but others that go along needs what it is computed from: a
-fusion writes one array, of as many elements as the product.
+fusion writes one array, of as many elements as the product. The epilogue's other operands are
+arrays in memory, but for masks that a few instructions compute from positions (a triangle).
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def fuse_epilogues(
             continue
         members = _members(product, computation, users, position, gone, target.costs)
         if len(members) > 1:
-            fused = _fused(product, members, fusions)
+            fused = _fused(product, members, fusions, target.costs)
             if fused is not None:
                 replaced[members[-1]] = fused
                 gone.update(members)
@@ -135,11 +136,14 @@ def _members(
 
 
 def _fused(
-    product: Instruction, members: list[Instruction], fusions: dict[Hashable, Computation]
+    product: Instruction,
+    members: list[Instruction],
+    fusions: dict[Hashable, Computation],
+    costs: Costs,
 ) -> Instruction | None:
     config: dict[str, Any] = product.attributes["config"]
     dims = (*config["batch"], config["m"], config["n"])
-    epilogue = _Epilogue(product, members, dims)
+    epilogue = _Epilogue(product, members, dims, costs)
     root = epilogue.value(members[-1])
     arrays = {o for i in epilogue.made for o in i.operands if o not in epilogue.made}
     if len(arrays) > _MOST_ARRAYS + len(product.operands):
@@ -149,13 +153,26 @@ def _fused(
     return reshape(fusion, members[-1].dims)
 
 
+def _is_positional(i: Instruction) -> bool:
+    """Whether positions alone determine ``i``, if they do so for its operands."""
+    if i.opcode == "constant":
+        return i.elements == 1
+    return i.opcode in ("iota", "broadcast") or (
+        OPS[i.opcode].is_indexable and i.is_elementwise and not OPS[i.opcode].hlo_call
+    )
+
+
 class _Epilogue:
     """The members of a fusion, written anew for arrays of ``dims``."""
 
     def __init__(
-        self, product: Instruction, members: list[Instruction], dims: tuple[int, ...]
+        self,
+        product: Instruction,
+        members: list[Instruction],
+        dims: tuple[int, ...],
+        costs: Costs,
     ) -> None:
-        self.members, self.dims = set(members), dims
+        self.members, self.dims, self.costs = set(members), dims, costs
         readers = [i for i in members if product in i.operands]
         # The program's product is of bf16 or f16, and is rounded where it is stored, as other values of a kernel are.
         rounded = product.attributes["config"].get("rounded")
@@ -189,7 +206,23 @@ class _Epilogue:
             return new
         if i.opcode == "broadcast":
             return self._broadcast(i)
-        return reshape(i, self.dims)
+        return self._computed(i) if i.dims == self.dims else reshape(i, self.dims)
+
+    def _computed(self, i: Instruction) -> Instruction:
+        """``i``, which is computed in the fusion if positions alone determine it and a few instructions do it."""
+        inside: dict[Instruction, None] = {}
+        cost, waiting = 0.0, [i]
+        while waiting:
+            part = waiting.pop()
+            if part in inside:
+                continue
+            inside[part] = None
+            cost += self.costs.instructions(part)
+            if not _is_positional(part) or cost > self.costs.fusion.mask:
+                return i
+            waiting += part.operands
+        self.made.update(inside)
+        return i
 
     def _broadcast(self, i: Instruction) -> Instruction:
         source = i.operands[0]
@@ -199,9 +232,10 @@ class _Epilogue:
         dims, places = found
         if source.opcode == "constant" and not source.dims:
             self.made.add(source)
+        source = self._computed(source) if source.dims == dims else reshape(source, dims)
         new = i.replace(
             shape=Shape(i.dtype, self.dims),
-            operands=[reshape(source, dims)],
+            operands=[source],
             attributes={"dimensions": places},
         )
         self.made.add(new)
