@@ -18,6 +18,7 @@ class Context:
 
     ``uses``: how often each instruction is used, those that rules made included. ``is_materialized``: whether the
     instruction that the rule looks at is written to memory whatever happens, for no user can be fused with it.
+    ``is_masked``: whether the instruction is a product of which a mask leaves a part (:mod:`.masked`).
     ``fusions``: the computations of the fusions that rules made in this module, for equal ones to be one.
     """
 
@@ -25,6 +26,7 @@ class Context:
     uses: dict[Instruction, int]
     fusions: dict[Hashable, Computation]
     is_materialized: bool = False
+    is_masked: bool = False
 
     def is_only_use(self, operand: Instruction) -> bool:
         return self.uses.get(operand, 0) == 1

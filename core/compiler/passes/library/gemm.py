@@ -244,12 +244,14 @@ def _is_converted(right: Instruction) -> bool:
     return right.opcode == "convert"
 
 
-def form_of(dot: Instruction, target: Target) -> ProductForm | None:
-    """The instructions with which ``dot`` is generated with packing; None if something else is better on ``target``."""
+def form_of(dot: Instruction, target: Target, masked: bool = False) -> ProductForm | None:
+    """The instructions with which ``dot`` is generated with packing; None if something else is better on ``target``.
+    ``masked``: whether what it gives is needed in part.
+    """
     form = _packed_form(dot, target)
     if form is None or not is_worthwhile(dot, target) or _is_dequantised(dot, target):
         return form
-    if form.is_matrix:
+    if form.is_matrix or masked:
         return form
     types = (dot.operands[0].dtype, dot.operands[1].dtype, dot.dtype)
     _, m, n, k = sizes_of(dot)
@@ -335,7 +337,7 @@ def way_of(dot: Instruction, target: Target) -> Way | None:
 def match_dot(dot: Instruction, context: Context) -> Instruction | None:
     """The gemm that computes ``dot``, or None if a kernel that takes its operands as they are is better."""
     target = context.target
-    preferred = form_of(dot, target)
+    preferred = form_of(dot, target, context.is_masked)
     found = _generated(dot, preferred, target) or _by_library(dot, target)
     if found is None and preferred is None:
         # The library may have no exact way that takes a reasonable amount of memory: long sums of small integers.

@@ -11,6 +11,7 @@ from .. import rewrite
 from ..invariants import invariants_of
 from .attention import fuse_attention
 from .context import Context
+from .masked import masked_products
 from .orientation import orient_results
 from .packed import generate_product
 from .packed_epilogue import fuse_epilogues
@@ -56,11 +57,13 @@ def _match(
             fusible.update(instruction.operands)
     uses[computation.root] += 1
     context = Context(target, uses, fusions)
+    masked = masked_products(computation)
     originals = iter(computation.instructions)
 
     def rule(instruction: Instruction) -> Instruction | None:
         original = next(originals)  # sweep gives every instruction once, in order
         context.is_materialized = original not in fusible
+        context.is_masked = original in masked
         matched = OPS[instruction.opcode].library
         result = matched(instruction, context) if matched is not None else None
         uses[result or instruction] = uses[original]
