@@ -35,6 +35,7 @@ from .passes.excess_precision import round_each_operation
 from .passes.extrema import order_extrema
 from .passes.fuse_loops import fuse_loops
 from .passes.inline import inline_calls, unshare_control_flow
+from .passes.joined_pads import join_pads
 from .passes.known_branches import take_known_branches
 from .passes.late_outputs import compute_outputs_late
 from .passes.library import match_library
@@ -99,6 +100,7 @@ OPTIMISATION: Final[tuple[Pass, ...]] = (
     match_custom_calls,
     match_library,
     hoist_packing,
+    join_pads,
     split_scans,
     split_scatters,
     split_reductions,
