@@ -226,6 +226,11 @@ class Loops:
     late_saving: Annotated[
         float, "nanoseconds", "of all steps, that are worth computing outputs behind the loop"
     ]
+    lane: Annotated[
+        float,
+        "times",
+        "a cheap instruction: to put a single number into a lane of a vector, and one out of it",
+    ]
     slow_masks: Annotated[
         bool,
         "yes or no",

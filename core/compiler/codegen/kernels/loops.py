@@ -17,6 +17,7 @@ from ...ir import errors, hlo
 from ...ir.dtypes import DType
 from .. import costs, effort, llvm_ir
 from ..elements.elemental import element
+from ..elements.side_by_side import compute_side_by_side
 from ..generator import ZERO, Coordinate, Generator, Index, fixed
 from ..llvm_ir import Value, i64
 from ..representation import memory_type
@@ -54,6 +55,8 @@ def emit_frame(frame: Frame) -> EmittedKernel:
         for array, row in zip(frame.results, values, strict=True):
             short_rows.store(g, array, index, row, streaming)
 
+    if not dims:
+        compute_side_by_side(frame.generator, computation)
     streaming = frame.moves_at_least(target.costs.memory.past_caches)
     lanes, masked = lanes_for(target, computation), can_mask(target, computation)
     weight = sum(map(target.costs.weight, computation.instructions))

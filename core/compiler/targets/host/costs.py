@@ -194,6 +194,7 @@ _HOST: Final = Costs(
         late_states=2.0,
         late_kept=1.0,
         late_saving=1000.0,
+        lane=5.0,
         slow_masks=False,
     ),
     products=Products(
