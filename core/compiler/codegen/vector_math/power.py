@@ -15,8 +15,9 @@ from typing import Final
 
 from ...targets.target import Target
 from .. import llvm_ir
-from ..llvm_ir import Builder, Value
+from ..llvm_ir import Builder, Value, mangle
 from .arithmetic import INFINITY, NAN, Arithmetic, Pair
+from .branches import function_of, if_any
 from .exponential import _EXPM1
 from .logarithm import log_words, normalise, split_exponent, to_floating, two_thirds_and
 from .scaling import scale_gradually
@@ -81,40 +82,64 @@ HALVES: Final = (-5, -3, -1, 1, 3, 5)
 def half_power(builder: Builder, target: Target, x: Value, n: int) -> Value:
     """x^(n/2) for an odd n of :data:`HALVES`, as :func:`pow`: a fifth of the work."""
     m = Arithmetic(builder, target, x.type)
-    a = m.absolute(x)
     if m.is_double or not target.has_double:
-        magnitude = _half_in_words(m, a, n)
-    else:
-        d = Arithmetic(builder, target, llvm_ir.vector("double", m.lanes))
-        wide = builder.cast("fpext", a, d.type)
-        power = d.sqrt(wide)
-        for _ in range(abs(n) // 2):
-            power = d.mul(power, wide)
-        magnitude = builder.cast("fptrunc", power if n > 0 else d.div(1.0, power), m.type)
+        return _half_in_words(m, x, n)
+    d = Arithmetic(builder, target, llvm_ir.vector("double", m.lanes))
+    wide = builder.cast("fpext", m.absolute(x), d.type)
+    power = d.sqrt(wide)
+    for _ in range(abs(n) // 2):
+        power = d.mul(power, wide)
+    magnitude = builder.cast("fptrunc", power if n > 0 else d.div(1.0, power), m.type)
+    return _real(m, x, magnitude)
+
+
+def _real(m: Arithmetic, x: Value, magnitude: Value) -> Value:
+    """The power of x with a half in the exponent, by that of |x|."""
     no_real = m.both(m.compare("olt", x, 0.0), m.compare("ogt", x, -INFINITY))
     return m.select(no_real, NAN, magnitude)
 
 
-def _half_in_words(m: Arithmetic, a: Value, n: int) -> Value:
-    """a^(n/2) of a = f 4^j with f in [sqrt(1/2), sqrt 8): the root of f in two words, by which f or 1 is multiplied."""
-    mantissa, k = normalise(m, a)
-    j = m.shift_right_signed(k, 1)
-    f = m.scale_normal(mantissa, m.int_sub(k, m.int_add(j, j)))
+# Powers of numbers from 2 to the negative of this to 2 to this, and the second words of those powers, are normal.
+_ORDINARY: Final = {"float": 24, "double": 200}
+
+
+def _half_in_words(m: Arithmetic, x: Value, n: int) -> Value:
+    """x^(n/2). Vectors of ordinary numbers, as most are, need no look at exponents, zeros, infinities and NaN."""
+    name = f"tripont.half_power.{'inverse.' if n < 0 else ''}{abs(n)}.{mangle(m.type)}"
+    if name not in m.builder.module.functions:
+        function_of(m, name, 1, lambda m, x: _half_of_any(m, x, n), "cold noinline")
+    bias, places = m.format.bias, m.format.mantissa
+    least, most = ((bias + sign * _ORDINARY[m.scalar]) << places for sign in (-1, 1))
+    other = m.int_compare("ugt", m.int_sub(m.bits(x), least), most - least)
+    call = lambda m, _, x: m.builder.call(m.type, name, [x])
+    return if_any(m, other, [x], f"{name}.if", call, lambda m, x: _half_of_ordinary(m, x, n))
+
+
+def _half_of_ordinary(m: Arithmetic, f: Value, n: int) -> Value:
+    """f^(n/2): the root of f in two words, by which f or 1 is multiplied."""
     root = m.sqrt(f)
     rest = m.residual(f, root, root)
     power = Pair(root, m.mul(rest, m.div(0.5, root)))
     for _ in range(abs(n) // 2):
         power = m.pair_scale(power, f)
+    if n > 0:
+        return m.pair_sum(power)
+    inverse = m.div(1.0, power.high)
+    rest = m.fnma(inverse, power.low, m.residual(1.0, inverse, power.high))
+    return m.fma(inverse, rest, inverse)
+
+
+def _half_of_any(m: Arithmetic, x: Value, n: int) -> Value:
+    """x^(n/2) of |x| = f 4^j with f in [sqrt(1/2), sqrt 8)."""
+    a = m.absolute(x)
+    mantissa, k = normalise(m, a)
+    j = m.shift_right_signed(k, 1)
+    value = _half_of_ordinary(m, m.scale_normal(mantissa, m.int_sub(k, m.int_add(j, j))), n)
     exponent = j
     for _ in range(abs(n) - 1):
         exponent = m.int_add(exponent, j)
-    if n > 0:
-        value = m.pair_sum(power)
-    else:
+    if n < 0:
         exponent = m.int_sub(0, exponent)
-        inverse = m.div(1.0, power.high)
-        rest = m.fnma(inverse, power.low, m.residual(1.0, inverse, power.high))
-        value = m.fma(inverse, rest, inverse)
     # Beyond it all powers are 0 or infinite. The halves of an exponent must be exponents of normal numbers.
     limit = 2 * m.format.bias - 4
     exponent = m.int_at_least(m.int_at_most(exponent, limit), -limit)
@@ -122,7 +147,7 @@ def _half_in_words(m: Arithmetic, a: Value, n: int) -> Value:
     at_zero = 0.0 if n > 0 else INFINITY
     beyond = a if n > 0 else m.select(m.compare("oeq", a, INFINITY), 0.0, a)
     value = m.select(m.compare("olt", a, INFINITY), value, beyond)  # inf, NaN
-    return m.select(m.compare("oeq", a, 0.0), at_zero, value)
+    return _real(m, x, m.select(m.compare("oeq", a, 0.0), at_zero, value))
 
 
 def _truncate(m: Arithmetic, x: Value) -> Value:

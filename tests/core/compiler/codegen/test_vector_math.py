@@ -397,6 +397,24 @@ def test_half_power(scalar: str, dtype: Any, wide: Any, cpu: str, n: int) -> Non
     assert elementwise(power, scalar, 1, cpu)(dtype([1.0] * 8)).tolist() == [1.0] * 8
 
 
+@pytest.mark.parametrize("cpu", ["host", "x86-64-v3", BASELINE])
+def test_half_power_of_ordinary_numbers_beside_others(cpu: str) -> None:
+    """A vector of ordinary numbers takes another way than one with a zero, an infinity or a NaN: to the same bits."""
+    generator = np.random.default_rng(9)
+    x = generator.uniform(1, 2, (1 << 12, 8)) * 2.0 ** generator.integers(-230, 230, (1 << 12, 1))
+    others = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, -1.0, 5e-324, 1e308])
+    for n in HALVES:
+        power = elementwise(partial(half_power, n=n), "double", 1, cpu)
+        alone = power(x.reshape(-1)).reshape(x.shape)
+        assert (alone > 0).all()
+        for start in range(4):
+            mixed = x.copy()
+            mixed[:, start::4] = others[[start, start + 4]]
+            beside = power(mixed.reshape(-1)).reshape(x.shape)
+            kept = [lane for lane in range(8) if lane % 4 != start]
+            np.testing.assert_array_equal(beside[:, kept], alone[:, kept])
+
+
 def test_half_power_without_double() -> None:
     x = np.concatenate([power_arguments(np.float32)[0], floats()])
     for n in HALVES:
