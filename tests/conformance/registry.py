@@ -168,7 +168,7 @@ OPCODES_COVERED_AS: dict[str, str] = {
     "collective-done": "made by passes: tests/core/compiler/passes/test_overlap_collectives.py",
     "library-call": "made by passes: dot_general, convolution, sort, fft, cholesky",
     **dict.fromkeys(["pack", "packed-dot"], "made by passes: dot_general"),
-    "window-product": "made by passes: convolution",
+    **dict.fromkeys(["window-product", "depthwise-product"], "made by passes: convolution"),
     "fft-pass": "made by passes: fft",
     "block-transpose": "made by passes: transpose",
     "allocate-buffer": "made by passes for while, and by JAX's lax.empty on other platforms",

@@ -223,6 +223,11 @@ def _window_product_flops(i: Instruction) -> float:
     return 2.0 * result_elements(i) * float(terms)
 
 
+def _depthwise_flops(i: Instruction) -> float:
+    window = math.prod(axis[2] for axis in i.attributes["config"]["axes"])
+    return 2.0 * result_elements(i) * float(window)
+
+
 def _fft_flops(i: Instruction) -> float:
     """5 n log2 n for n complex numbers, as FFTW counts; half of that for real ones."""
     config = i.attributes["config"]
@@ -273,8 +278,9 @@ register(  # window: spatial dimensions, in the order of dimension_numbers.*_spa
     hoisting=WORTH,
 )
 
-# Made by passes: a generated matrix product and the packing of its right-hand side before it, a generated convolution,
-# and Fourier transforms. config: see codegen/kernels/pack.py, packed_dot.py, window_product.py and fft.py.
+# Made by passes: a generated matrix product and the packing of its right-hand side before it, generated convolutions,
+# and Fourier transforms. config: see pack.py, packed_dot.py, window_product.py, depthwise.py and fft.py of
+# codegen/kernels.
 _OF_CONFIG: Final = Absent("the pass that makes it says it")
 
 
@@ -297,4 +303,5 @@ _register_generated("packed-dot", ANY, kernel=kernel("packed_dot"), flops=_packe
 _register_generated(
     "window-product", ANY, kernel=kernel("window_product"), flops=_window_product_flops
 )
+_register_generated("depthwise-product", 2, kernel=kernel("depthwise"), flops=_depthwise_flops)
 _register_generated("fft-pass", 2, kernel=kernel("fft"), flops=_fft_flops, reads_memory=True)

@@ -53,7 +53,13 @@ REFUSED: Final = frozenset(
         *("tuple", "get-tuple-element", "after-all", "parameter", "constant", "iota", "bitcast"),
         *("batch-norm-training", "batch-norm-inference", "batch-norm-grad", "rng", "map"),
         *("rng-bit-generator", "select-and-scatter", "fusion", "pack", "packed-dot", "fft-pass"),
-        *("window-product", "block-transpose", "allocate-buffer", "ragged-dot"),
+        *(
+            "window-product",
+            "depthwise-product",
+            "block-transpose",
+            "allocate-buffer",
+            "ragged-dot",
+        ),
     )
 )
 

@@ -36,6 +36,7 @@ from .convolution_kinds import (
     products_of_sum,
     view,
 )
+from .depthwise import match_depthwise
 from .gemm import Dimension, row_major
 from .onednn import CONVOLUTION, way
 from .window_products import generate_convolution
@@ -51,7 +52,8 @@ def match_convolution(convolution: Instruction, context: Context) -> Instruction
     """The library call that computes ``convolution``, or None if it is left to generated code."""
     if convolution_costs.prefers_generated(convolution, context.target):
         generated = (
-            match_windows(convolution, context)
+            match_depthwise(convolution, context.target)
+            or match_windows(convolution, context)
             or matrix_gradients.weights_gradient(convolution, context.target)
             or generate_convolution(convolution, context.target)
         )

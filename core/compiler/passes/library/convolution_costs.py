@@ -9,6 +9,8 @@ kind with AMX.
 =================  ===================================================================  ============================
 operands           generated                                                            otherwise
 =================  ===================================================================  ============================
+floats, depthwise  features last, in one or two dimensions, without base dilation       the rows below
+                   (:mod:`.depthwise`)
 integers           all                                                                  the "convolution" kernel
 f64, 8 bits        all                                                                  the "convolution" kernel
 bf16               with AVX-512, not depthwise                                          oneDNN with AMX, and on Zen
@@ -52,6 +54,7 @@ from .convolution_kinds import (
     is_weights_gradient,
     products_of_sum,
 )
+from .depthwise import match_depthwise
 from .gemm import accumulator
 from .matrix_gradients import MOST_RESIDUES, residues
 from .onednn import CONVOLUTION, way
@@ -72,6 +75,8 @@ def prefers_generated(convolution: Instruction, target: Target) -> bool:
     lhs, rhs = convolution.operands
     types = lhs.dtype, rhs.dtype, convolution.dtype
     if way(CONVOLUTION, types, target) is None or convolution.dtype.is_integer:
+        return True
+    if match_depthwise(convolution, target) is not None:
         return True
     shape = _Class(convolution)
     costs = target.costs.convolutions

@@ -1,0 +1,125 @@
+"""Depthwise convolutions with features last, of floats, as one kernel (:mod:`...codegen.kernels.depthwise`).
+
+Their windows are multiplied where the input lies: nothing is padded, and nothing is laid out in another order but
+weights. In one or two dimensions, without base dilation, with any stride, window dilation and padding, and with several
+features of the result for each of the input (a channel multiplier). The gradient of the input of one without stride is
+such a convolution with a reversed kernel.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+from ...codegen.kernels.depthwise import Axis
+from ...ir.hlo import ConvolutionDimensionNumbers, Instruction, WindowDimension
+from ...ir.moves import transpose
+from ...ir.patterns import reshape
+from .gemm import accumulator
+
+if TYPE_CHECKING:
+    from ...ir.dtypes import DType
+    from ...targets.target import Target
+
+_MOST_WINDOW: Final = (
+    64  # elements of a window, whose products are written out for all sums of a tile
+)
+_LEAST_LANES: Final = 4
+
+
+def match_depthwise(convolution: Instruction, target: Target) -> Instruction | None:
+    """The product that computes ``convolution``; None if it is of another kind, or has too few features."""
+    axes = _axes(convolution)
+    if axes is None or not target.packs_products:
+        return None
+    lhs, rhs = convolution.operands
+    sums = accumulator(convolution.dtype)
+    if not _are_summed(lhs.dtype, rhs.dtype, sums):
+        return None
+    numbers: ConvolutionDimensionNumbers = convolution.attributes["dimension_numbers"]
+    features = convolution.dims[-1]
+    each = features // lhs.dims[-1]
+    lanes = target.vector_bytes // sums.size
+    while lanes > features:
+        lanes //= 2
+    if lanes < _LEAST_LANES or lanes % each:
+        return None
+    order = [*numbers.kernel_spatial, numbers.kernel_input_feature, numbers.kernel_output_feature]
+    dims = (axes[0].window, axes[1].window, features)
+    config: dict[str, Any] = {
+        "axes": tuple(tuple(a) for a in axes),
+        "batch": convolution.dims[0],
+        "features": features,
+        "each": each,
+        "sums": sums,
+        "lanes": lanes,
+        "tile": _tile(axes, 32 if target.vector_bytes >= 64 or not target.is_x86 else 16),
+    }
+    return convolution.derive(
+        "depthwise-product", (lhs, reshape(transpose(rhs, order), dims)), {"config": config}
+    )
+
+
+def _are_summed(lhs: DType, rhs: DType, sums: DType) -> bool:
+    """Whether products of these types are added up in floats of type ``sums``, which hold all their values."""
+    types = (lhs, rhs)
+    return sums.is_float and all(t.is_float and t.bits <= sums.bits for t in types)
+
+
+def _axes(convolution: Instruction) -> tuple[Axis, Axis] | None:
+    """The rows and the columns of a depthwise convolution with features last; None if it is another one."""
+    attributes = convolution.attributes
+    numbers: ConvolutionDimensionNumbers = attributes["dimension_numbers"]
+    windows: tuple[WindowDimension, ...] = attributes["window"]
+    lhs, rhs = convolution.operands
+    rank = len(windows)
+    in_order = (0, *range(1, rank + 1), rank + 1)
+    read = (numbers.input_batch, *numbers.input_spatial, numbers.input_feature)
+    written = (numbers.output_batch, *numbers.output_spatial, numbers.output_feature)
+    groups = attributes["feature_group_count"]
+    if (
+        rank not in (1, 2)
+        or groups == 1
+        or attributes["batch_group_count"] != 1
+        or rhs.dims[numbers.kernel_input_feature] != 1
+        or read != in_order
+        or written != in_order
+        or 0 in (*lhs.dims, *rhs.dims, *convolution.dims)
+        or any(w.base_dilation > 1 for w in windows)
+        or math.prod(w.size for w in windows) > _MOST_WINDOW
+    ):
+        return None
+    axes = [
+        Axis(
+            inputs=lhs.dims[d],
+            results=convolution.dims[d],
+            window=w.size,
+            stride=w.stride,
+            dilation=w.window_dilation,
+            low=w.padding_low,
+            reversal=w.reversal,
+        )
+        for d, w in enumerate(windows, 1)
+    ]
+    rows, columns = [Axis(1, 1, 1, 1, 1, 0, False), *axes][-2:]
+    return rows, columns
+
+
+def _tile(axes: tuple[Axis, Axis], registers: int) -> tuple[int, int]:
+    """The rows and columns of a tile: those that load and multiply the fewest vectors, of tiles that leave registers
+    for a row of the input.
+    """
+    rows, columns = axes
+    best, found = math.inf, (1, 1)
+    for tall in range(1, min(4, rows.results) + 1):
+        for wide in range(1, min(14, columns.results) + 1):
+            if tall * wide + min(columns.reach(wide), 9) + 1 > registers and tall * wide > 1:
+                continue
+            tiles = -(-rows.results // tall) * -(-columns.results // wide)
+            products = tall * wide * rows.window * columns.window
+            loads = rows.reach(tall) * columns.reach(wide)
+            # Four cycles until a sum can be added to, two products a cycle.
+            cycles = max(products / 2, loads / 2, rows.window * columns.window * 4.0) + loads / 4
+            if tiles * cycles < best:
+                best, found = tiles * cycles, (tall, wide)
+    return found

@@ -1,0 +1,113 @@
+"""Depthwise convolutions with features last ("depthwise-product"), against the definition: exact for small integers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tripont.core.compiler import pipeline
+from tripont.core.compiler.ir import dtypes
+from tripont.core.compiler.ir.dtypes import DType
+from tripont.core.compiler.ir.hlo import Instruction
+from tripont.core.compiler.ir.hlo import WindowDimension as W
+from tripont.core.compiler.observe.dump import Dump
+from tripont.core.compiler.targets.host import for_cpu
+
+from tests.core.compiler.builders import module
+from tests.core.compiler.codegen.kernels.test_convolution import LAYOUTS, SAME, convolution
+from tests.core.compiler.codegen.kernels.test_window_product import check
+from tests.core.compiler.test_native import NativeSimulation
+
+SIZES = {"N": 2, "C": 40, "O": 40, "H": 13, "W": 19}
+WINDOWS = {
+    "same": SAME,
+    "5x5": [W(5, 1, 2, 2)] * 2,
+    "strides": [W(3, 2, 1, 1), W(3, 3, 0, 1)],
+    "window dilation": [W(3, 1, 2, 2, window_dilation=2), W(2, 2, 0, 3, window_dilation=3)],
+    "reversal": [W(3, 1, 1, 1, reversal=True), W(2, 1, reversal=True)],
+    "negative padding": [W(3, 1, -2, -1), W(2, 1, 3, -4)],
+    "window beyond the input": [W(3, 1, 30, 30, window_dilation=15), W(3, 1, 30, 30)],
+    "one row": [W(13, 1), W(1, 1)],
+}
+
+
+def compiled(i: Instruction, cpu: str = "host", onednn: bool = False) -> NativeSimulation:
+    after = pipeline.run(module(i.operands, i), for_cpu(cpu, onednn), Dump())
+    others = ("parameter", "bitcast", "tuple")
+    (product,) = (x for x in after.entry.instructions if x.opcode not in others)
+    assert product.opcode == "depthwise-product"
+    assert product.dtype is i.dtype
+    return NativeSimulation(after, cpu)
+
+
+def made(**options: Any) -> Instruction:
+    sizes = options.pop("sizes", SIZES)
+    return convolution(sizes=sizes, feature_groups=sizes["C"], **{"window": SAME, **options})
+
+
+@pytest.mark.parametrize("cpu", ["x86-64-v2", "x86-64-v3", "host"])
+@pytest.mark.parametrize("name", list(WINDOWS))
+def test_windows(name: str, cpu: str) -> None:
+    i = made(window=WINDOWS[name])
+    compiled(i, cpu)
+    check(i, cpu)
+
+
+@pytest.mark.parametrize("onednn", [True, False])
+@pytest.mark.parametrize("dtype", [dtypes.F32, dtypes.F64, dtypes.BF16, dtypes.F16], ids=str)
+def test_element_types(dtype: DType, onednn: bool) -> None:
+    """With oneDNN too, and without a kernel for the conversion of the operands or of the result."""
+    i = made(dtype=dtype)
+    compiled(i, onednn=onednn)
+    check(i)
+
+
+@pytest.mark.parametrize("features", [4, 5, 16, 17, 33])
+@pytest.mark.parametrize("each", [1, 2, 4])
+def test_numbers_of_features(features: int, each: int) -> None:
+    """Those that vectors do not divide, and several features of the result for each of the input."""
+    i = made(sizes={**SIZES, "C": features, "O": features * each})
+    compiled(i)
+    check(i)
+
+
+@pytest.mark.parametrize("padding", [(3, 0), (0, 0), (2, 1)])
+def test_one_dimension(padding: tuple[int, int]) -> None:
+    """A causal one among them, whose units of work are parts of a row."""
+    sizes = {"N": 2, "C": 40, "O": 40, "W": 301}
+    i = made(sizes=sizes, window=[W(4, 1, *padding)], layout="NWC,WIO,NWC")
+    compiled(i)
+    check(i)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS[1:])
+def test_other_layouts_are_other_kernels(layout: str) -> None:
+    i = made(layout=layout)
+    after = pipeline.run(module(i.operands, i), for_cpu("host", False), Dump())
+    assert "depthwise-product" not in {x.opcode for x in after.entry.instructions}
+    check(i)
+
+
+def test_kernels_in_other_orders() -> None:
+    i = made(layout="NHWC,OIHW,NHWC")
+    check(i)
+
+
+@pytest.mark.parametrize("window", ["same", "strides"])
+def test_results_do_not_depend_on_how_units_are_shared_out(window: str) -> None:
+    """Each position's sum is added up in one order: at the edge of a unit, of a tile and of the array too."""
+    i = made(window=WINDOWS[window])
+    arrays = [
+        np.random.default_rng(n).standard_normal(o.dims).astype(np.float32)
+        for n, o in enumerate(i.operands)
+    ]
+    x, k = arrays
+    (whole,) = compiled(i).run(arrays)
+    padded = np.pad(x, ((0, 0), (7, 0), (7, 0), (0, 0)))
+    moved = made(
+        sizes={**SIZES, "H": SIZES["H"] + 7, "W": SIZES["W"] + 7},
+        window=[W(w.size, w.stride, w.padding_low - 7, w.padding_high) for w in WINDOWS[window]],
+    )
+    (shifted,) = compiled(moved).run([padded, k])
+    np.testing.assert_array_equal(whole, shifted)
