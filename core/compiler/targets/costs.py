@@ -379,6 +379,15 @@ class Convolutions:
     generates_minor: Annotated[
         bool, "yes or no", "it is in f32 where positions, of one dimension, are minor"
     ]
+    first_features: Annotated[
+        int,
+        "features",
+        "in and out, up to which it is in f32, features first, where the width is whole vectors; of gradients of "
+        "inputs half of them; 0: it is not",
+    ]
+    first_features_ragged: Annotated[
+        int, "features", "the same of forward ones where the width is another one"
+    ]
     generates_special_gradients: Annotated[
         bool,
         "yes or no",

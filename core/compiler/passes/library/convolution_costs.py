@@ -24,7 +24,9 @@ f32 bf16 and f16   three dimensions, features first, or the gradient of windows 
                    in one dimension, and gradients of weights of grouped and strided ones
                    and of dilated ones in one dimension; on Zen 5 gradients of inputs of
                    groups of up to 8 features, not those of weights, of inputs of depthwise
-                   windows above 3x3, and of weights of many features and terms
+                   windows above 3x3, and of weights of many features and terms, and, features
+                   first in two dimensions, without strides, up to 64 features (32 in gradients
+                   of inputs) where the width is whole vectors, and up to 16 elsewhere, forward
 bf16 of oneDNN,    as f32, but for groups, for gradients of inputs in one dimension,     oneDNN
 Zen                for what only Zen 4 and 5 generate, and for sums of up to 16,384 terms
                    that are rounded to bf16; gradients of weights of windows that do
@@ -85,7 +87,10 @@ def prefers_generated(convolution: Instruction, target: Target) -> bool:
             return True
         if dtypes.BF16.name in target.costs.products.library_types:
             return shape.is_slow_in_bf16(costs) or _has_good_rows(convolution, target)
-    return shape.is_slow_in_f32(costs)
+    if shape.is_slow_in_f32(costs):
+        return True
+    lanes = target.vector_bytes // dtypes.F32.size
+    return set(types) == {dtypes.F32} and shape.is_thin_first(costs, lanes)
 
 
 def _has_good_rows(convolution: Instruction, target: Target) -> bool:
@@ -134,6 +139,8 @@ class _Class:
         self.positions = math.prod(sizes)
         # Whether the forward convolution's windows, whose size a gradient of weights has, do not overlap.
         self.is_apart = all(w.window_dilation >= n for w, n in zip(windows, sizes, strict=True))
+        self.is_plain = self.groups == 1 and all(w.stride == w.base_dilation == 1 for w in windows)
+        self.width = sizes[-1] if sizes else 1
         self.is_rounded = convolution.dtype is dtypes.BF16
         self.is_spatial_minor = self.rank > 0 and (
             numbers.input_spatial[-1] == len(convolution.operands[0].dims) - 1
@@ -165,6 +172,18 @@ class _Class:
             return grouped or minor or self.terms > _LONGEST_ROUGH_SUM
         minor = self.rank == 1 and self.is_spatial_minor and costs.generates_minor
         return minor or self.is_narrow(costs) or self.terms > _LONGEST_SUM
+
+    def is_thin_first(self, costs: Convolutions, lanes: int) -> bool:
+        """Whether a library's copies of the input and of the result, features first, take longer than what it gains.
+
+        It computes in blocks of features, generated code in vectors of ``lanes`` positions along the width.
+        """
+        if self.rank != 2 or not (self.is_spatial_minor and self.is_plain) or self.is_weights:
+            return False
+        features = max(self.inputs, self.outputs)
+        if self.width % lanes == 0:
+            return features <= costs.first_features // (2 if self.is_input else 1)
+        return features <= costs.first_features_ragged and not self.is_input
 
     def is_slow_gradient(self, costs: Convolutions) -> bool:
         """The same of a gradient of weights."""

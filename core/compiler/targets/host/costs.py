@@ -268,6 +268,8 @@ _HOST: Final = Costs(
         gradient_features=128,
         gradient_terms=2048,
         generates_minor=False,
+        first_features=0,
+        first_features_ragged=0,
         generates_special_gradients=False,
         generates_wide_gradients=False,
         generates_group_inputs=False,
@@ -404,7 +406,12 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
         # Pairs take a fourth of the time of the "dot" kernel, which converts bf16 to f32.
         products = replace(products, packed_small=40**3)
         convolutions = replace(
-            convolutions, generates_wide_gradients=True, generates_group_inputs=True, patch=64
+            convolutions,
+            generates_wide_gradients=True,
+            generates_group_inputs=True,
+            patch=64,
+            first_features=64,
+            first_features_ragged=16,
         )
     # A step of two choices and a subtraction (inventory_loop of benchmarks.rivals) takes 3.0 ns with masks on Zen 4,
     # 2.4 without. Other makers' CPUs were not measured.

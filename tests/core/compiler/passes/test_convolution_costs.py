@@ -27,7 +27,8 @@ CPUS = ("x86-64-v3", "x86-64-v4")
         (True, {"sizes": {**LARGE, "C": 512}}),  # more terms than oneDNN adds up well
         (True, {"sizes": {**LARGE, "O": 3}}),
         (True, {"sizes": {**LARGE, "C": 1}}),
-        (False, {"feature_groups": 64}),
+        (True, {"feature_groups": 64}),  # a kernel of their own
+        (False, {"feature_groups": 64, "layout": LAYOUTS[2]}),
         (True, {"feature_groups": 64, "layout": LAYOUTS[1]}),
         (False, {"feature_groups": 4}),
         (True, {"feature_groups": 8}),  # of 8 features
@@ -100,6 +101,8 @@ def test_f32_on_zen_4(options: dict[str, Any], on_zen: bool, elsewhere: bool) ->
     assert prefers_generated(made, for_cpu("x86-64-v4")) is elsewhere
 
 
+# Depthwise, and not with features last in the result, where it has a kernel of its own.
+STREWN: dict[str, Any] = {"feature_groups": 64, "layout": LAYOUTS[2]}
 WIDE = {"sizes": {"N": 128, "C": 8, "O": 128, "H": 20, "W": 20}, "layout": LAYOUTS[3]}
 
 
@@ -108,8 +111,8 @@ WIDE = {"sizes": {"N": 128, "C": 8, "O": 128, "H": 20, "W": 20}, "layout": LAYOU
     [
         # Gradients of inputs: of groups of 8 features, and of depthwise windows.
         ({"feature_groups": 8, "window": [W(3, 1, 1, 1, reversal=True)] * 2}, True, False),
-        ({"feature_groups": 64, "window": [W(7, 1, 3, 3, reversal=True)] * 2}, True, False),
-        ({"feature_groups": 64, "window": [W(3, 1, 1, 1, reversal=True)] * 2}, False, False),
+        ({**STREWN, "window": [W(7, 1, 3, 3, reversal=True)] * 2}, True, False),
+        ({**STREWN, "window": [W(3, 1, 1, 1, reversal=True)] * 2}, False, False),
         # Gradients of weights: of groups of 8 features and of 64, of many features and terms, and of too few terms.
         ({**_gradient_of_weights(64, 1), "batch_groups": 8}, False, True),
         ({**_gradient_of_weights(64, 1), "batch_groups": 2}, True, True),
@@ -123,6 +126,31 @@ def test_f32_on_zen_5(options: dict[str, Any], zen_5: bool, zen_4: bool) -> None
     made = convolution(**{"sizes": LARGE, "window": SAME, **options})
     assert prefers_generated(made, for_cpu("znver5")) is zen_5
     assert prefers_generated(made, for_cpu("znver4")) is zen_4
+
+
+@pytest.mark.parametrize(
+    ("zen_5", "features", "width", "options"),
+    [
+        (True, 64, 32, {}),
+        (False, 65, 32, {}),
+        (True, 16, 20, {}),
+        (False, 17, 20, {}),
+        (True, 32, 32, {"window": [W(3, 1, 1, 1, reversal=True)] * 2}),
+        (False, 64, 32, {"window": [W(3, 1, 1, 1, reversal=True)] * 2}),
+        (False, 16, 20, {"window": [W(3, 1, 1, 1, reversal=True)] * 2}),
+        (False, 16, 32, {"window": [W(3, 2, 1, 1)] * 2}),
+        (False, 16, 32, {"layout": LAYOUTS[0]}),
+        (False, 16, 32, {"dtype": dtypes.F16}),
+    ],
+    ids=str,
+)
+def test_f32_of_few_features_first(
+    zen_5: bool, features: int, width: int, options: dict[str, Any]
+) -> None:
+    sizes = {"N": 2, "C": features, "O": 16, "H": 20, "W": width}
+    made = convolution(**{"sizes": sizes, "window": SAME, "layout": LAYOUTS[1], **options})
+    assert prefers_generated(made, for_cpu("znver5")) is zen_5
+    assert not prefers_generated(made, for_cpu("znver4"))
 
 
 @pytest.mark.parametrize(
@@ -158,8 +186,9 @@ def test_bf16_of_one_dnn(generated: bool, result: DType, options: dict[str, Any]
         (True, True, {"sizes": {**LARGE, "C": 1}}),
         (False, False, {"feature_groups": 4}),
         (True, False, {"feature_groups": 8}),
-        (False, False, {"feature_groups": 64}),
-        (True, False, {"feature_groups": 64, "window": [W(5, 1, 2, 2)] * 2}),
+        (True, True, {"feature_groups": 64}),
+        (False, False, STREWN),
+        (True, False, {**STREWN, "window": [W(5, 1, 2, 2)] * 2}),
         (True, True, _gradient_of_weights(3, 3)),
         (False, False, {**_gradient_of_weights(64, 1), "batch_groups": 8}),
         (True, False, {**_gradient_of_weights(64, 1), "batch_groups": 4}),
