@@ -45,6 +45,7 @@ REASONS: Final[dict[str, str]] = {
 }
 
 _BLOCKED = "oneDNN reads and writes images in blocks of channels: each call copies the input and the result"
+_HUGE = "the last page of 2 MB of an array is held whole where less than 256 KB of it are left over"
 _PACKED = "an operand is packed for the processor's products"
 MEMORY_REASONS: Final[dict[str, str]] = {
     "convolution": _BLOCKED,
@@ -58,6 +59,8 @@ MEMORY_REASONS: Final[dict[str, str]] = {
     "product_f32_1024": _PACKED,
     "product_s8_512": _PACKED,
     "product_s8_1024": _PACKED,
+    "rfft2_360": _HUGE,
+    "rfft_f64_1000": _HUGE,
     "segment_sum_rows": "the rows are summed in two tables, one for each half of them",
     "svd_400": "LAPACK's workspace of the bidiagonal form, and the singular vectors of it beside the real ones",
 }

@@ -10,7 +10,7 @@ kind with AMX.
 operands           generated                                                            otherwise
 =================  ===================================================================  ============================
 floats, depthwise  features last, in one or two dimensions, without base dilation       the rows below
-                   (:mod:`.depthwise`)
+                   (:mod:`.depthwise`), but for strided ones of bf16 of oneDNN
 integers           all                                                                  the "convolution" kernel
 f64, 8 bits        all                                                                  the "convolution" kernel
 bf16               with AVX-512, not depthwise                                          oneDNN with AMX, and on Zen
@@ -78,14 +78,15 @@ def prefers_generated(convolution: Instruction, target: Target) -> bool:
     types = lhs.dtype, rhs.dtype, convolution.dtype
     if way(CONVOLUTION, types, target) is None or convolution.dtype.is_integer:
         return True
-    if match_depthwise(convolution, target) is not None:
-        return True
     shape = _Class(convolution)
     costs = target.costs.convolutions
+    is_fast = dtypes.BF16 in types and dtypes.BF16.name in target.costs.products.library_types
+    if not (is_fast and shape.is_strided) and match_depthwise(convolution, target) is not None:
+        return True
     if dtypes.BF16 in types:
         if costs.generates_bf16 and not shape.is_depthwise:
             return True
-        if dtypes.BF16.name in target.costs.products.library_types:
+        if is_fast:
             return shape.is_slow_in_bf16(costs) or _has_good_rows(convolution, target)
     if shape.is_slow_in_f32(costs):
         return True
@@ -139,7 +140,8 @@ class _Class:
         self.positions = math.prod(sizes)
         # Whether the forward convolution's windows, whose size a gradient of weights has, do not overlap.
         self.is_apart = all(w.window_dilation >= n for w, n in zip(windows, sizes, strict=True))
-        self.is_plain = self.groups == 1 and all(w.stride == w.base_dilation == 1 for w in windows)
+        self.is_strided = any(w.stride > 1 for w in windows)
+        self.is_plain = self.groups == 1 and not self.is_strided and not self.is_dilated
         self.width = sizes[-1] if sizes else 1
         self.is_rounded = convolution.dtype is dtypes.BF16
         self.is_spatial_minor = self.rank > 0 and (

@@ -187,6 +187,7 @@ def test_bf16_of_one_dnn(generated: bool, result: DType, options: dict[str, Any]
         (False, False, {"feature_groups": 4}),
         (True, False, {"feature_groups": 8}),
         (True, True, {"feature_groups": 64}),
+        (False, False, {"feature_groups": 64, "window": [W(3, 2, 1, 1)] * 2}),
         (False, False, STREWN),
         (True, False, {**STREWN, "window": [W(5, 1, 2, 2)] * 2}),
         (True, True, _gradient_of_weights(3, 3)),
