@@ -182,7 +182,7 @@ class _Class:
         """
         if self.rank != 2 or not (self.is_spatial_minor and self.is_plain) or self.is_weights:
             return False
-        features = max(self.inputs, self.outputs)
+        features: int = max(self.inputs, self.outputs)
         if self.width % lanes == 0:
             return features <= costs.first_features // (2 if self.is_input else 1)
         return features <= costs.first_features_ragged and not self.is_input
