@@ -388,6 +388,11 @@ class Convolutions:
     first_features_ragged: Annotated[
         int, "features", "the same of forward ones where the width is another one"
     ]
+    first_gradient_features: Annotated[
+        int,
+        "features",
+        "in and out, from which on it is for gradients of weights of such widths; 0: it is not",
+    ]
     generates_special_gradients: Annotated[
         bool,
         "yes or no",

@@ -26,7 +26,8 @@ f32 bf16 and f16   three dimensions, features first, or the gradient of windows 
                    groups of up to 8 features, not those of weights, of inputs of depthwise
                    windows above 3x3, and of weights of many features and terms, and, features
                    first in two dimensions, without strides, up to 64 features (32 in gradients
-                   of inputs) where the width is whole vectors, and up to 16 elsewhere, forward
+                   of inputs) where the width is whole vectors, and up to 16 elsewhere, forward;
+                   gradients of weights of 32 features and more in such widths
 bf16 of oneDNN,    as f32, but for groups, for gradients of inputs in one dimension,     oneDNN
 Zen                for what only Zen 4 and 5 generate, and for sums of up to 16,384 terms
                    that are rounded to bf16; gradients of weights of windows that do
@@ -91,7 +92,7 @@ def prefers_generated(convolution: Instruction, target: Target) -> bool:
     if shape.is_slow_in_f32(costs):
         return True
     lanes = target.vector_bytes // dtypes.F32.size
-    return set(types) == {dtypes.F32} and shape.is_thin_first(costs, lanes)
+    return set(types) == {dtypes.F32} and shape.is_slow_first(costs, lanes)
 
 
 def _has_good_rows(convolution: Instruction, target: Target) -> bool:
@@ -114,7 +115,7 @@ class _Class:
         rhs = convolution.operands[1].dims
         attributes = convolution.attributes
         self.groups = max(attributes["feature_group_count"], attributes["batch_group_count"])
-        self.outputs = rhs[numbers.kernel_output_feature] // self.groups
+        self.outputs: int = rhs[numbers.kernel_output_feature] // self.groups
         self.rank = len(windows)
         self.terms = products_of_sum(convolution)
         self.is_bf16 = dtypes.BF16 in (o.dtype for o in convolution.operands)
@@ -125,7 +126,7 @@ class _Class:
         self.is_transposed = is_transposed(convolution)
         self.is_input = not self.is_weights and is_input_gradient(convolution)
         # Of a gradient of weights the input features are the batch of the convolution that HLO writes for it.
-        self.inputs = (
+        self.inputs: int = (
             convolution.dims[numbers.output_batch]
             if self.is_weights
             else rhs[numbers.kernel_input_feature]
@@ -142,6 +143,7 @@ class _Class:
         self.is_apart = all(w.window_dilation >= n for w, n in zip(windows, sizes, strict=True))
         self.is_strided = any(w.stride > 1 for w in windows)
         self.is_plain = self.groups == 1 and not self.is_strided and not self.is_dilated
+        self.last_window = windows[-1].size if windows else 1
         self.width = sizes[-1] if sizes else 1
         self.is_rounded = convolution.dtype is dtypes.BF16
         self.is_spatial_minor = self.rank > 0 and (
@@ -175,17 +177,20 @@ class _Class:
         minor = self.rank == 1 and self.is_spatial_minor and costs.generates_minor
         return minor or self.is_narrow(costs) or self.terms > _LONGEST_SUM
 
-    def is_thin_first(self, costs: Convolutions, lanes: int) -> bool:
+    def is_slow_first(self, costs: Convolutions, lanes: int) -> bool:
         """Whether a library's copies of the input and of the result, features first, take longer than what it gains.
 
         It computes in blocks of features, generated code in vectors of ``lanes`` positions along the width.
         """
-        if self.rank != 2 or not (self.is_spatial_minor and self.is_plain) or self.is_weights:
+        if self.rank != 2 or not (self.is_spatial_minor and self.is_plain):
             return False
-        features: int = max(self.inputs, self.outputs)
+        fewest, most = sorted((self.inputs, self.outputs))
+        if self.is_weights:
+            fills: bool = self.last_window % lanes == 0
+            return fills and fewest >= costs.first_gradient_features > 0
         if self.width % lanes == 0:
-            return features <= costs.first_features // (2 if self.is_input else 1)
-        return features <= costs.first_features_ragged and not self.is_input
+            return most <= costs.first_features // (2 if self.is_input else 1)
+        return most <= costs.first_features_ragged and not self.is_input
 
     def is_slow_gradient(self, costs: Convolutions) -> bool:
         """The same of a gradient of weights."""

@@ -270,6 +270,7 @@ _HOST: Final = Costs(
         generates_minor=False,
         first_features=0,
         first_features_ragged=0,
+        first_gradient_features=0,
         generates_special_gradients=False,
         generates_wide_gradients=False,
         generates_group_inputs=False,
@@ -412,6 +413,7 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
             patch=64,
             first_features=64,
             first_features_ragged=16,
+            first_gradient_features=32,
         )
     # A step of two choices and a subtraction (inventory_loop of benchmarks.rivals) takes 3.0 ns with masks on Zen 4,
     # 2.4 without. Other makers' CPUs were not measured.

@@ -154,6 +154,18 @@ def test_f32_of_few_features_first(
 
 
 @pytest.mark.parametrize(
+    ("zen_5", "features", "width"),
+    [(True, 32, 16), (True, 128, 32), (False, 31, 16), (False, 32, 17)],
+)
+def test_f32_gradients_of_weights_features_first(zen_5: bool, features: int, width: int) -> None:
+    """Of a convolution of ``features`` to 64 in 3x3 whose results are ``width`` wide: features are its batch."""
+    sizes = {"N": features, "C": 2, "O": 64, "H": width + 2, "W": width + 2}
+    made = convolution(sizes, [W(width)] * 2, "CNHW,IOHW,NCHW")
+    assert prefers_generated(made, for_cpu("znver5")) is zen_5
+    assert not prefers_generated(made, for_cpu("x86-64-v4"))
+
+
+@pytest.mark.parametrize(
     ("generated", "result", "options"),
     [
         (False, dtypes.BF16, {"layout": LAYOUTS[1]}),
