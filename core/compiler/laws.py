@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from .fusion.fuse import executable_computations
+from .ir.control_flow import executable_computations
 from .ir.errors import internal
 from .ir.hlo import AUTO_LAYOUT, Computation, Instruction, Module, TokenShape
 from .ir.registry import OPS, kernel_of_kind

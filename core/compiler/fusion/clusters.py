@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ..ir.hlo import Instruction
+from ..ir.registry import OPS
 
 SCALAR: Final = -1
 # Read in a way that nothing may be fused into: the operand that is updated in place.
@@ -36,6 +37,14 @@ MOST_SHORT_ROW_CODE: Final = 512
 
 MAXIMUM_MEMBERS: Final = 200
 MAXIMUM_INPUTS: Final = 48
+
+
+def is_free(instruction: Instruction) -> bool:
+    """Whether a value needs no memory and no work: a constant, an index, a scalar in all places."""
+    if instruction.opcode == "broadcast":
+        (operand,) = instruction.operands
+        return not operand.dims
+    return OPS[instruction.opcode].stays_in_registers
 
 
 def shortest_vector(reduce: Instruction) -> int:
@@ -100,6 +109,12 @@ class Cluster:
             and 1 < self.dims[-1] <= LONGEST_SHORT_ROW
             and self.dims[-2] >= LONGEST_VECTOR
         )
+
+    @property
+    def row_dims(self) -> tuple[int, ...]:
+        """The dimensions of reduced values."""
+        reduced = self.reduced or ()
+        return tuple(d for n, d in enumerate(self.dims) if n not in reduced)
 
     def access(self, user: Instruction, context: int, position: int) -> int:
         """The context in which ``user``, itself in ``context``, reads operand ``position``."""

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from ..fusion.fuse import executable_computations
 from ..ir.classes import Classes
+from ..ir.control_flow import executable_computations
 from ..ir.hlo import (
     Computation,
     DotDimensionNumbers,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..fusion.fuse import executable_computations
+from ..ir.control_flow import executable_computations
 from ..ir.hlo import Computation, Instruction, Module
 from ..memory.inplace import in_place_operands, must_share, without_bitcasts
 from .collective_groups import meets_others

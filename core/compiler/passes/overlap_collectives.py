@@ -17,8 +17,8 @@ import heapq
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from ..fusion.fuse import executable_computations
 from ..ir import cost
+from ..ir.control_flow import executable_computations
 from ..ir.hlo import Computation, Instruction, Module, Shape
 from ..ir.patterns import is_collective_call
 from ..ir.registry import OPS

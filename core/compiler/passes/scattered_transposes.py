@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from ..codegen.kernels.block_transpose import blocks_for
-from ..fusion.fuse import executable_computations
 from ..ir import dtypes
+from ..ir.control_flow import executable_computations
 from ..ir.hlo import (
     GatherDimensionNumbers,
     Instruction,

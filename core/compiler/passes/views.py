@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..formats.artifact import ALIGNMENT
-from ..fusion.fuse import executable_computations
 from ..fusion.fused import make_fusion
 from ..ir import dtypes
+from ..ir.control_flow import executable_computations
 from ..ir.hlo import Computation, Instruction, Module, Shape, topological_order
 from ..memory.inplace import without_bitcasts
 from ..memory.views import VIEW, Piece, find_piece

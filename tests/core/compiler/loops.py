@@ -8,8 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 from tripont.core.compiler import pipeline
-from tripont.core.compiler.fusion.fuse import executable_computations
 from tripont.core.compiler.importer.program import read_program
+from tripont.core.compiler.ir.control_flow import executable_computations
 from tripont.core.compiler.ir.hlo import Instruction, Module
 from tripont.core.compiler.observe.dump import Dump
 from tripont.core.compiler.passes.library import match_library

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax import lax
 from tripont.core.compiler import pipeline
-from tripont.core.compiler.fusion.fuse import executable_computations
+from tripont.core.compiler.ir.control_flow import executable_computations
 from tripont.core.compiler.observe.dump import Dump
 from tripont.core.compiler.passes.late_outputs import compute_outputs_late
 from tripont.core.compiler.reference.evaluate import evaluate

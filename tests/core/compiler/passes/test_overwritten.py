@@ -9,7 +9,7 @@ import pytest
 from jax import lax
 from tripont.core.compiler import pipeline
 from tripont.core.compiler.formats.artifact import Copy, Kernel
-from tripont.core.compiler.fusion.fuse import executable_computations
+from tripont.core.compiler.ir.control_flow import executable_computations
 from tripont.core.compiler.observe.dump import Dump
 from tripont.core.compiler.passes.overwritten import forget_overwritten
 from tripont.core.compiler.reference.evaluate import evaluate

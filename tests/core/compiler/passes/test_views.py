@@ -9,8 +9,8 @@ import pytest
 from jax import lax
 from tripont.core.compiler import pipeline
 from tripont.core.compiler.formats.artifact import Copy, While, walk
-from tripont.core.compiler.fusion.fuse import executable_computations
 from tripont.core.compiler.importer.program import read_program
+from tripont.core.compiler.ir.control_flow import executable_computations
 from tripont.core.compiler.memory.views import is_view
 from tripont.core.compiler.observe.dump import Dump
 from tripont.core.compiler.reference.evaluate import evaluate
