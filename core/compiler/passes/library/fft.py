@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from ...codegen.kernels import fft as kernel
+from ...codegen.kernels import fft_lengths, fft_tables
 from ...codegen.kernels.butterflies import SUMMED_PRIMES
 from ...ir.dtypes import C64, C128
 from ...ir.hlo import Instruction, Shape, broadcast, constant
@@ -95,7 +95,10 @@ class _Plans:
             if not 1 <= lanes <= m:
                 continue
             time = -(-m // lanes) * width
-            if time < best[1] and kernel.stack_bytes(n, lanes, self.size) <= kernel.LARGEST_STACK:
+            if (
+                time < best[1]
+                and fft_lengths.stack_bytes(n, lanes, self.size) <= fft_lengths.LARGEST_STACK
+            ):
                 best = lanes, time
         return best
 
@@ -104,9 +107,9 @@ class _Plans:
         instructions for each number.
         """
         lanes, time = self.lanes(m, n)
-        if not lanes or kernel.radices_of(n, self.target) is None:
+        if not lanes or fft_lengths.radices_of(n, self.target) is None:
             return math.inf
-        each = kernel.vector_instructions(n, lanes, self.size, self.target)
+        each = fft_lengths.vector_instructions(n, lanes, self.size, self.target)
         return self.costs.launch + time * others * n * (each + more)
 
     def rows(self, n: int, rows: int) -> float:
@@ -165,7 +168,7 @@ class _Plans:
         """Whether both passes over a row are in one kernel: its numbers fit the stack, and there are enough rows for
         all threads, or the transforms are short.
         """
-        fits = 2 * n * self.size <= kernel.LARGEST_STACK // 2
+        fits = 2 * n * self.size <= fft_lengths.LARGEST_STACK // 2
         return fits and (rows >= self.target.costs.threads.units or n <= self.costs.short)
 
     def convolves_near(self, n: int, length: int) -> bool:
@@ -174,7 +177,7 @@ class _Plans:
         """
         if n < self.most_lanes:
             return False
-        fits = 3 * 2 * length * self.size <= kernel.LARGEST_STACK // 2
+        fits = 3 * 2 * length * self.size <= fft_lengths.LARGEST_STACK // 2
         return fits and bool(self.two(length, 1).parts)
 
     def two(self, n: int, rows: int) -> _Plan:
@@ -203,7 +206,7 @@ class _Plans:
     def best(self, n: int, rows: int, inner: int) -> _Plan:
         """The way that takes the least time for transforms along the middle of [rows, n, inner]."""
         best = self.smooth(n, rows, inner)
-        found = kernel.radices_of(n, self.target) or (n,)
+        found = fft_lengths.radices_of(n, self.target) or (n,)
         if math.isfinite(best.cost) and not any(radix in SUMMED_PRIMES for radix in found):
             return best
         for length in _smooth_lengths(2 * n - 1):
@@ -423,7 +426,7 @@ class _Transform:
         return self.with_lanes(first), self.with_lanes(second)
 
     def with_lanes(self, config: dict[str, Any]) -> dict[str, Any]:
-        lanes, _ = self.plans.lanes(config["sizes"][-1], kernel.inner_length(config))
+        lanes, _ = self.plans.lanes(config["sizes"][-1], fft_lengths.inner_length(config))
         return config | {"lanes": lanes}
 
     def one(self, x: Instruction, config: dict[str, Any], shape: Any) -> Instruction:
@@ -442,8 +445,8 @@ class _Transform:
         if "length" in config:
             key += (config["n"], config["length"], config["exchanged"], config["scale"])
         if key not in self.tables:
-            self.hold(kernel.table_elements(config, self.target) * self.real.size)
-            self.tables[key] = constant(kernel.table(config, self.real, self.target))
+            self.hold(fft_tables.table_elements(config, self.target) * self.real.size)
+            self.tables[key] = constant(fft_tables.table(config, self.real, self.target))
         return self.tables[key]
 
     def hold(self, size: int) -> None:
@@ -462,7 +465,7 @@ class _Transform:
             halves = (*self.halves(length, rows, False), *self.halves(length, rows, True))
             return self.kernel(x, config | {"halves": halves}, x.shape)
         self.hold((n + length) * self.cplx.size)
-        factors, spectrum = kernel.chirps(n, length, inverse, scale)
+        factors, spectrum = fft_tables.chirps(n, length, inverse, scale)
         chirp = constant(factors.astype(self.cplx.numpy))
         x = self.times(x, chirp)
         zero = constant(0, self.cplx)
@@ -567,7 +570,7 @@ class _Transform:
         """factor * exp(-i pi k / half) for the first ``count`` k."""
         self.hold(count * self.cplx.size)
         numerators = np.arange(count) * (1 if half > 0 else -1)
-        values = kernel.roots(numerators, 2 * abs(half)).view(np.complex128)[..., 0]
+        values = fft_tables.roots(numerators, 2 * abs(half)).view(np.complex128)[..., 0]
         return constant((factor * values).astype(self.cplx.numpy))
 
     def part(self, x: Instruction, dimension: int, start: int, stop: int) -> Instruction:

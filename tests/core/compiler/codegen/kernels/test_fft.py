@@ -12,7 +12,7 @@ import pytest
 import scipy.fft
 from tripont.core.compiler import pipeline
 from tripont.core.compiler.codegen.kernels import fft
-from tripont.core.compiler.codegen.kernels.fft import radices_of
+from tripont.core.compiler.codegen.kernels.fft_lengths import radices_of
 from tripont.core.compiler.ir import dtypes, hlo
 from tripont.core.compiler.observe.dump import Dump
 from tripont.core.compiler.passes.library import fft as ways

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tripont.core.compiler.codegen.kernels import fft as kernel
+from tripont.core.compiler.codegen.kernels import fft_tables
 from tripont.core.compiler.ir import dtypes, hlo
 from tripont.core.compiler.passes.library import fft
 from tripont.core.compiler.targets.host import for_cpu
@@ -72,7 +72,7 @@ def test_transforms_with_large_factors_are_left_to_the_library(
     def chirps(*_: object) -> None:
         raise AssertionError("the factors of a convolution are computed")
 
-    monkeypatch.setattr(kernel, "chirps", chirps)
+    monkeypatch.setattr(fft_tables, "chirps", chirps)
     assert fft.generate(transform(kind, n), TARGET) is None
 
 
@@ -86,7 +86,7 @@ def test_the_bound_holds_for_all_dimensions_together() -> None:
 def test_sizes_of_tables_are_known_before(n: int) -> None:
     for i in generated(transform("FFT", n)):
         if i.opcode == "fft-pass":
-            elements = kernel.table_elements(i.attributes["config"], TARGET)
+            elements = fft_tables.table_elements(i.attributes["config"], TARGET)
             assert elements == i.operands[1].attributes["literal"].size
 
 
@@ -98,7 +98,7 @@ def test_both_directions_and_equal_dimensions_have_one_table() -> None:
         assert len({id(j.operands[1]) for j in found}) == passes // 2
     (one,) = (j for j in generated(transform("FFT", 211)) if j.opcode == "fft-pass")
     config = one.attributes["config"]
-    _, second, *inverse = places = kernel._halves(config, TARGET)
+    _, second, *inverse = places = fft_tables.halves_of(config, TARGET)
     assert len(places) == 4
     assert [place for _, place in inverse] == [0, second[1]]
 

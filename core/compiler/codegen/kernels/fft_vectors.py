@@ -1,0 +1,212 @@
+"""How the "fft" kernel keeps complex numbers: in vectors that have a transform in each lane.
+
+:class:`Vectors` knows the type and moves numbers between lanes and memory; :class:`Numbers` are complex numbers on the
+stack, :class:`Lines` those of an array whose lanes are neighbours, and :class:`Factors` the table of twiddle factors.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ...ir.dtypes import DType
+from .. import llvm_ir
+from ..llvm_ir import Builder, Value, i64
+from ..representation import memory_type
+from .butterflies import Complex
+
+if TYPE_CHECKING:
+    from ...targets.target import Target
+
+
+@contextmanager
+def loop(b: Builder, count: int) -> Iterator[Value]:
+    """A loop over [0, count); none for one."""
+    if count == 1:
+        yield i64(0)
+        return
+    with b.loop(i64(0), i64(count)) as index:
+        yield index
+
+
+class Vectors:
+    """Vectors of ``lanes`` real numbers of ``dtype``, one of each of as many transforms."""
+
+    def __init__(self, builder: Builder, dtype: DType, lanes: int, target: Target) -> None:
+        self.b = builder
+        self.lanes = lanes
+        self.size = dtype.size
+        self.scalar = memory_type(dtype)
+        self.type = llvm_ir.vector(self.scalar, lanes)
+        self.line = target.costs.memory.line // self.size  # elements
+
+    @property
+    def zero(self) -> Value:
+        return llvm_ir.zero(self.type)
+
+    def array(self, length: int) -> Value:
+        """Memory on the stack for ``length`` complex numbers of each transform."""
+        return self.b.alloca(self.scalar, 2 * length * self.lanes)
+
+    def element(self, pointer: Value, number: int) -> Value:
+        """The address of an element behind ``pointer``."""
+        return self.b.gep(self.scalar, pointer, i64(number))
+
+    # ----------------------------------------------------------------------------------------------------- shuffles
+    def parted(self, low: Value, high: Value, exchanged: bool) -> Complex:
+        """Real and imaginary parts of numbers one after the other in two vectors."""
+        re, im = low, high
+        if self.lanes > 1:
+            re, im = (self.b.shuffle(low, high, range(m, 2 * self.lanes, 2)) for m in (0, 1))
+        return Complex(im, re) if exchanged else Complex(re, im)
+
+    def joined(self, value: Complex, exchanged: bool) -> tuple[Value, Value]:
+        """The inverse of :meth:`parted`."""
+        re, im = reversed(value) if exchanged else value
+        if self.lanes == 1:
+            return re, im
+        mask = [lane // 2 + lane % 2 * self.lanes for lane in range(2 * self.lanes)]
+        return (
+            self.b.shuffle(re, im, mask[: self.lanes]),
+            self.b.shuffle(re, im, mask[self.lanes :]),
+        )
+
+    def turned(self, lines: list[Value], unit: int) -> list[Value]:
+        """The transpose of a square of units of ``unit`` elements."""
+        size, lines = len(lines), list(lines)
+        step = 1
+        while step < size:
+            first, second = _exchange(size, step, unit)
+            for line in range(size):
+                if not line & step:
+                    a, c = lines[line], lines[line | step]
+                    lines[line] = self.b.shuffle(a, c, first)
+                    lines[line | step] = self.b.shuffle(a, c, second)
+            step *= 2
+        return lines
+
+    # ------------------------------------------------------------------------------------------- elements far apart
+    def gather(self, first: Value, offset: int, stride: int) -> Value:
+        """Elements ``stride`` apart, one a lane."""
+        b = self.b
+        if self.lanes == 1:
+            return b.load(self.scalar, self.element(first, offset), self.size)
+        addresses = b.gep(
+            self.scalar, self.element(first, offset), b.lane_offsets(self.lanes, stride)
+        )
+        return b.gather(self.type, addresses, self.size)
+
+    def scatter(self, value: Value, first: Value, offset: int, stride: int) -> None:
+        """The inverse of :meth:`gather`."""
+        for lane in range(self.lanes):
+            place = self.element(first, offset + lane * stride)
+            self.b.store(self.b.extract(value, lane), place, self.size)
+
+
+@functools.cache
+def _exchange(size: int, step: int, unit: int) -> tuple[list[int], list[int]]:
+    """Shuffles of two lines ``step`` apart that exchange the squares off the diagonal."""
+    all_lanes = size * unit
+    first: list[int] = []
+    second: list[int] = []
+    for place in range(size):
+        own, other = ((place, size + (place ^ step)), (place ^ step, size + place))
+        for mask, (near, far) in ((first, own), (second, other)):
+            start = (far if place & step else near) * unit
+            mask.extend(range(start, start + unit))
+    assert len(first) == all_lanes
+    return first, second
+
+
+class Numbers:
+    """Complex numbers on the stack, vectors of real and of imaginary parts."""
+
+    def __init__(self, vectors: Vectors, pointer: Value) -> None:
+        self.v = vectors
+        self.pointer = pointer
+        self.align = vectors.lanes * vectors.size
+
+    def at(self, index: Value) -> Value:
+        """The place of number ``index``."""
+        b = self.v.b
+        return b.gep(self.v.scalar, self.pointer, b.mul(index, i64(2 * self.v.lanes)))
+
+    def load(self, place: Value, offset: int = 0) -> Complex:
+        v = self.v
+        address = [v.element(place, (2 * offset + part) * v.lanes) for part in (0, 1)]
+        return Complex(*(v.b.load(v.type, a, self.align) for a in address))
+
+    def store(self, place: Value, value: Complex, offset: int = 0) -> None:
+        v = self.v
+        for part in (0, 1):
+            address = v.element(place, (2 * offset + part) * v.lanes)
+            v.b.store(value[part], address, self.align)
+
+
+class Lines:
+    """Complex numbers of an array whose lanes are neighbours, ``step`` of them apart."""
+
+    def __init__(self, vectors: Vectors, pointer: Value, step: int, exchanged: bool) -> None:
+        self.v = vectors
+        self.pointer = pointer
+        self.step = step
+        self.exchanged = exchanged
+
+    def at(self, index: Value) -> Value:
+        """The place of number ``index``."""
+        b = self.v.b
+        return b.gep(self.v.scalar, self.pointer, b.mul(index, i64(2 * self.step)))
+
+    def load(self, place: Value, offset: int = 0) -> Complex:
+        v = self.v
+        start = v.element(place, 2 * self.step * offset)
+        low = v.b.load(v.type, start, v.size)
+        high = v.b.load(v.type, v.element(start, v.lanes), v.size)
+        return v.parted(low, high, self.exchanged)
+
+    def prefetch(self, place: Value, offset: int = 0) -> None:
+        """Ask for the numbers at the same place of the following unit."""
+        v = self.v
+        for ahead in range(2 * v.lanes, 4 * v.lanes, v.line):
+            following = i64(2 * self.step * offset + ahead)
+            v.b.prefetch(v.b.gep(v.scalar, place, following, inbounds=False))
+
+    def store(self, place: Value, value: Complex, offset: int = 0) -> None:
+        v = self.v
+        start = v.element(place, 2 * self.step * offset)
+        low, high = v.joined(value, self.exchanged)
+        v.b.store(low, start, v.size)
+        v.b.store(high, v.element(start, v.lanes), v.size)
+
+
+class Factors:
+    """The table of twiddle factors (:mod:`.fft_tables`), each the same in all lanes where nothing else is said."""
+
+    def __init__(self, vectors: Vectors, pointer: Value) -> None:
+        self.v = vectors
+        self.pointer = pointer
+
+    def address(self, place: Value) -> Value:
+        """The address of element ``place``."""
+        return self.v.b.gep(self.v.scalar, self.pointer, place)
+
+    def load(self, address: Value, number: int = 0) -> tuple[Value, Value]:
+        """Real and imaginary part of factor ``number`` behind ``address``."""
+        v = self.v
+        addresses = (v.element(address, 2 * number + part) for part in (0, 1))
+        loaded = [v.b.load(v.scalar, a, v.size) for a in addresses]
+        return v.b.splat(loaded[0], v.lanes), v.b.splat(loaded[1], v.lanes)
+
+    def number(self, start: int, index: Value) -> tuple[Value, Value]:
+        """Factor ``index`` of those that begin at element ``start``."""
+        b = self.v.b
+        return self.load(self.address(b.add(b.mul(index, i64(2)), i64(start))))
+
+    def in_lanes(self, place: Value, apart: int) -> tuple[Value, Value]:
+        """Factors that differ between lanes: real parts at element ``place``, imaginary ones ``apart`` behind them."""
+        v = self.v
+        address = self.address(place)
+        re = v.b.load(v.type, address, v.size)
+        return re, v.b.load(v.type, v.element(address, apart), v.size)
