@@ -11,7 +11,8 @@ import pytest
 from tripont.core.compiler.ir import hlo
 from tripont.core.compiler.ir.dtypes import F32, S32
 from tripont.core.compiler.ir.hlo import Computation, DotDimensionNumbers, Instruction, Module
-from tripont.core.compiler.passes.components import MOST, split_components
+from tripont.core.compiler.passes.component_dimensions import MOST
+from tripont.core.compiler.passes.components import split_components
 from tripont.core.compiler.reference.evaluate import evaluate
 
 from tests.core.compiler.builders import (
