@@ -26,8 +26,8 @@ Fusions are of these kinds, which code generation knows (``kind`` attribute):
 * ``scatter``: combines single elements, or rows, with those of the first operand, in its memory.
 
 The pieces: :mod:`.clusters` (a cluster, and at which indices it computes its members), :mod:`.sweep` (all of them, and
-their order), :mod:`.producers` (what a cluster may compute itself, and when that pays), :mod:`.reductions` and
-:mod:`.updates` (what is particular to those), :mod:`.rebuild` and :mod:`.fused` (the instructions that come of it).
+their order), :mod:`.producers` (what a cluster may compute itself, and when that pays), :mod:`.reductions`,
+:mod:`.updates` (updates in place), :mod:`.rebuild` and :mod:`.fused` (the instructions that clusters become).
 """
 
 from __future__ import annotations
