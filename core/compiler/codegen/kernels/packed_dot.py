@@ -31,11 +31,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from ...ir import dtypes
 from ...ir.dtypes import DType
-from ...ir.hlo import Instruction
 from .. import llvm_ir
 from ..elements import conversion
 from ..elements.elemental import element
@@ -46,8 +45,8 @@ from . import tiles
 from .emit import EmittedKernel, Frame, emitter
 from .loops import count
 from .pack import interleave
-from .position_ranges import Ranges, ranges_read
-from .product_forms import BF16_PAIRS, ProductForm, last_vectors
+from .product_blocks import ProductBlocks, product_of
+from .product_forms import BF16_PAIRS, last_vectors
 
 # The bytes of the shortest vector with which an instruction sums bytes.
 _SHORTEST: Final = 16
@@ -104,150 +103,16 @@ def emit(frame: Frame) -> EmittedKernel:
     return (MatrixDot if dot.attributes["config"]["form"].is_matrix else PackedDot)(frame).emit()
 
 
-def product_of(frame: Frame) -> Instruction:
-    """The ``packed-dot`` instruction of a kernel."""
-    (dot,) = (i for i in frame.computation.instructions if i.opcode == "packed-dot")
-    return dot
-
-
-class PackedDot(tiles.Places):
+class PackedDot(ProductBlocks):
     """The kernel with tiles in vector registers."""
 
     def __init__(self, frame: Frame) -> None:
-        self.frame = frame
-        self.b = frame.builder
-        self.dot = product_of(frame)
-        self.operands = [frame.generator.arrays[o] for o in self.dot.operands]
-        # Roots that are computed from the product: they have its dimensions.
-        roots = frame.computation.results
-        self.roots = () if roots == (self.dot,) else roots
-        self.ranges = ranges_read(self.dot, frame.computation) if self.roots else Ranges()
-        config: dict[str, Any] = self.dot.attributes["config"]
-        self.form: ProductForm = config["form"]
-        self.batch: tuple[int, ...] = config["batch"]
-        self.m: int = config["m"]
-        self.n: int = config["n"]
-        self.k: int = config["k"]
-        *self.lhs_batch, self.lhs_row, self.lhs_depth = config["lhs_strides"]
-        self.rhs_batch = config["rhs_strides"]
-        self.rhs_row = 0
-        if not config["packed"]:
-            *self.rhs_batch, self.rhs_row = self.rhs_batch
-        *self.result_batch, self.result_row, _ = config["result_strides"]
-        self.rows: int = config["rows"]
-        self.width: int = config["width"]
-        self.copies: bool = config.get("copies", False)
-        self.alpha: float = config.get("alpha", 1.0)
-        self.epilogue: str = config.get("epilogue", "")
-        self.vectors = self.width // self.form.lanes
-        self.groups = self.form.groups(self.k)
-        self.tiles, self.panels = -(-self.m // self.rows), -(-self.n // self.width)
+        super().__init__(frame)
         # The first vectors of a panel that the tiles being written leave out: those of the last panel may be narrower.
         self.skipped = 0
-        self.type = memory_type(self.form.result)
-        self.size = self.form.result.size
-        given = self.operands[0].shape.dtype
-        self.stages = given is not self.form.lhs or self.k % self.form.step != 0
-        self.choose_rates()
-        self.split()
         # Whether no sum is a subnormal number: the instruction for pairs of bf16 makes none, adding pieces might.
         scaled = self.alpha != 1.0 or self.epilogue != ""
         self.gives_normal_sums = self.form.name == BF16_PAIRS and self.pieces == 1 and not scaled
-
-    def keeps_rows(self, far: bool) -> bool:
-        """Whether units of work rather have few columns than few rows; ``far``: whether the operands are larger than
-        the second cache.
-        """
-        return self.copies  # which is for all rows of the unit
-
-    def choose_rates(self) -> None:
-        """What decides how work is cut: the groups that a step of the loop over a sum takes; vectors of products that a
-        nanosecond does; bytes of a panel that stay in a near cache; rows and columns of a block, and bytes of its sums;
-        how long copying a panel takes; the time below which units are not cut further; and how much of a unit's time
-        reading may take.
-        """
-        costs = self.frame.target.costs
-        self.speed = costs.kernels.tiled_multiply_adds
-        terms = math.prod(self.batch) * self.m * self.n * self.groups
-        long = terms >= costs.products.unrolled * self.form.lanes * self.speed
-        # Sums, a row of rhs and an element of lhs. What is computed of the sums has constants, for which LLVM finds
-        # room among two steps by putting sums on the stack.
-        taken = self.rows * self.vectors + self.vectors + 1
-        full = bool(self.roots) and taken + 1 >= self.form.registers
-        self.unroll = 2 if self.form.rows <= 6 or (long and not full) else 1
-        self.panel_bytes = costs.memory.panel
-        self.block_rows, self.block_columns = costs.blocks.rows, costs.blocks.columns
-        self.block_bytes = costs.memory.block
-        self.copy_ns = 0.0  # the first tile of a block copies while it is computed
-        self.short_ns = 2 * costs.threads.unit
-        self.reading = 1.0
-        if self.copies:
-            self.block_rows = max(self.block_rows, costs.products.copied_rows)
-            self.reading = costs.products.copied_reading
-            if not self.stages:  # whose copies are on the stack too
-                self.block_bytes = costs.memory.kept
-        # The groups of a line of lhs; as many rows or more take turns in fetching theirs.
-        line = costs.memory.line // (self.form.lhs.size * self.form.group)
-        self.row_turns = max(line, 1 << (self.rows - 1).bit_length())
-
-    def split(self) -> None:
-        """Choose the block of tiles that is a unit of work, and the pieces in which sums are done."""
-        form, costs = self.form, self.frame.target.costs
-        # Sums go through as many roundings in narrow panels as in others.
-        width = max(self.width, 2 * form.lanes) if form.name == "fma" else self.width
-        depth = self.panel_bytes // (width * form.group * form.rhs.size)
-        self.pieces = 1 if self.groups <= depth * 3 // 2 else -(-self.groups // depth)
-        piece = -(-self.groups // self.pieces)
-        self.piece = -(-piece // self.unroll) * self.unroll
-        self.pieces = -(-self.groups // self.piece)
-        # Multiplications a nanosecond.
-        speed = form.lanes * form.group * self.speed
-        tile_ns = self.rows * self.width * self.k / speed
-        row_bytes = self.piece * form.group * form.lhs.size
-        near_rows = min(self.block_rows, costs.memory.second // row_bytes)
-        tall = max(1, min(self.tiles, near_rows // self.rows))
-        # A line more than a row takes: neighbours are in different places of the cache.
-        self.staged_row = self.piece * form.group + costs.memory.line // form.lhs.size
-        if self.stages:
-            tile = self.rows * self.staged_row * form.lhs.size
-            tall = max(1, min(tall, costs.memory.kept // tile))
-        wide = max(1, min(self.panels, self.block_columns // self.width))
-        copied = self.panel_part * form.rhs.size if self.copies and form.is_matrix else 0
-        batches = math.prod(self.batch)
-        far = self.k * (self.m * form.lhs.size + self.n * form.rhs.size) > costs.memory.second
-        while tall * wide > 1:
-            units = batches * -(-self.tiles // tall) * -(-self.panels // wide)
-            sums = min(self.m, tall * self.rows) * min(self.n, wide * self.width)
-            fits = self.pieces == 1 or sums * self.size <= self.block_bytes
-            narrow = wide == 1 or wide * copied <= costs.memory.kept
-            unit_ns = wide * (tall * tile_ns + self.copy_ns)
-            shared = units > 1 or unit_ns <= costs.threads.pair
-            short = unit_ns <= self.short_ns and shared
-            # Smaller units would read for longer than they compute.
-            read_ns = (tall * self.rows * form.lhs.size + wide * self.width * form.rhs.size) * (
-                self.k * costs.kernels.far_byte
-            )
-            reads = far and read_ns >= tall * wide * tile_ns * self.reading
-            least = costs.threads.reading_units if reads else costs.threads.product_units
-            if fits and narrow and (units >= least or short):
-                break
-            taller = tall * self.rows >= wide * self.width and not self.keeps_rows(far) and narrow
-            if (taller and tall > 1) or wide == 1:
-                tall = -(-tall // 2)
-            else:
-                wide = -(-wide // 2)
-        # Blocks of one size: 5 tiles are 3 and 2, not 4 and 1. Few blocks are an even number, as threads mostly are.
-        rows, columns = -(-self.tiles // tall), -(-self.panels // wide)
-        units = batches * rows * columns
-        if units % 2 and 1 < units < costs.threads.long_units:
-            if self.copies and not form.is_matrix:
-                columns += 1
-            else:
-                rows += 1
-        self.tall = -(-self.tiles // rows)
-        self.wide = -(-self.panels // columns)
-        tile_ns *= self.ranges.share(self.m, self.n)
-        self.unit_ns = self.wide * (self.tall * tile_ns + self.copy_ns)
 
     def emit(self) -> EmittedKernel:
         b, form = self.b, self.form
@@ -407,12 +272,6 @@ class PackedDot(tiles.Places):
     def copied_panels(self) -> int:
         """The panels that a copy has room for."""
         return 1
-
-    @property
-    def panel_part(self) -> int:
-        """The elements of the part of a panel that a piece of the sums needs."""
-        elements: int = self.piece * self.width * self.form.group
-        return elements
 
     def begin_block(self, start: Value, stop: Value) -> None:
         """What a unit does before its tiles, for the groups [start, stop) of the sums."""
