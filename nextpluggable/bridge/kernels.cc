@@ -9,6 +9,7 @@
 
 #include "nextpluggable/adapter.h"
 #include "nextpluggable/bridge/rules.h"
+#include "nextpluggable/bridge/shape_check.h"
 #include "nextpluggable/bridge/sizes.h"
 #include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
@@ -69,8 +70,9 @@ class Guarded : public tf::XlaOpKernel {
         rule_(FindRule(type_string())) {}
 
   void Compile(tf::XlaOpKernelContext* context) override {
-    const bool has_rule =
-        rule_ != nullptr && (HasComputedSize(context) || HasComputedConstant(context));
+    const bool is_computed = HasComputedSize(context) || HasComputedConstant(context);
+    if (!is_computed) OP_REQUIRES_OK(context, CheckShapes(context));
+    const bool has_rule = rule_ != nullptr && is_computed;
     if (translation_ == nullptr && !has_rule) {
       return original_->Compute(context->op_kernel_context());
     }
