@@ -11,6 +11,8 @@
 #include "nextpluggable/bridge/rules.h"
 #include "nextpluggable/bridge/shape_check.h"
 #include "nextpluggable/bridge/sizes.h"
+#include "tensorflow/compiler/tf2xla/type_util.h"
+#include "tensorflow/compiler/tf2xla/xla_expression.h"
 #include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
 #include "tensorflow/core/framework/allocator.h"
@@ -18,6 +20,7 @@
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/platform/mutex.h"
+#include "xla/hlo/builder/xla_builder.h"
 
 namespace tripont::tensorflow {
 namespace {
@@ -59,6 +62,30 @@ std::unordered_map<std::string, tf::XlaOpRegistry::Factory>& Originals() {
   return *originals;
 }
 
+// Gives results the types that the op says, where the kernel's are others: eigenvalues of a complex
+// matrix are real for the bridge, and the gradient of a resized image of doubles is one of floats.
+// Who reads them would read past their end.
+void ConvertResults(tf::XlaOpKernelContext* context) {
+  tf::OpKernelContext* const results = context->op_kernel_context();
+  for (int i = 0; i < context->num_outputs(); ++i) {
+    const tf::Tensor* const result = results->mutable_output(i);
+    if (result == nullptr) continue;
+    const tf::XlaExpression* const expression =
+        tf::XlaExpression::CastExpressionFromTensor(*result);
+    if (expression == nullptr || expression->kind() != tf::XlaExpression::Kind::kXlaOp) continue;
+    xla::PrimitiveType wanted = xla::PRIMITIVE_TYPE_INVALID;
+    const auto shape = context->builder()->GetShape(expression->handle());
+    if (!shape.ok() || !shape->IsArray() ||
+        !tf::DataTypeToPrimitiveType(context->expected_output_dtype(i), &wanted).ok() ||
+        shape->element_type() == wanted) {
+      continue;
+    }
+    const xla::XlaOp converted = xla::ConvertElementType(expression->handle(), wanted);
+    delete results->release_output(i).tensor;
+    context->SetOutput(i, converted);
+  }
+}
+
 // A kernel of the bridge, and what is done instead of it: always, or if it is given sizes that
 // depend on values.
 class Guarded : public tf::XlaOpKernel {
@@ -74,11 +101,12 @@ class Guarded : public tf::XlaOpKernel {
     if (!is_computed) OP_REQUIRES_OK(context, CheckShapes(context));
     const bool has_rule = rule_ != nullptr && is_computed;
     if (translation_ == nullptr && !has_rule) {
-      return original_->Compute(context->op_kernel_context());
+      original_->Compute(context->op_kernel_context());
+    } else {
+      OP_REQUIRES_OK(context,
+                     (translation_ != nullptr ? translation_ : rule_)(context, *original_));
     }
-    const Rule rule = translation_ != nullptr ? translation_ : rule_;
-    const absl::Status status = rule(context, *original_);
-    if (!status.ok()) context->SetStatus(status);
+    if (context->status().ok()) ConvertResults(context);
   }
 
  private:

@@ -1,11 +1,15 @@
 #include "nextpluggable/bridge/shape_check.h"
 
+#include <algorithm>
+#include <array>
+#include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "tensorflow/compiler/tf2xla/xla_expression.h"
 #include "tensorflow/compiler/tf2xla/xla_resource.h"
 #include "tensorflow/core/framework/op.h"
@@ -40,8 +44,7 @@ Arguments ArgumentsOf(tf::XlaOpKernelContext* context) {
   Arguments arguments;
   for (int input = 0; input < context->num_inputs(); ++input) {
     const tf::XlaExpression& expression = context->InputExpression(input);
-    const bool is_array =
-        expression.kind() == Kind::kXlaOp || expression.kind() == Kind::kConstant;
+    const bool is_array = expression.kind() == Kind::kXlaOp || expression.kind() == Kind::kConstant;
     const bool is_resource = expression.kind() == Kind::kResource;
     arguments.shapes.push_back(is_array ? tf::PartialTensorShape(context->InputShape(input))
                                         : tf::PartialTensorShape());
@@ -51,24 +54,133 @@ Arguments ArgumentsOf(tf::XlaOpKernelContext* context) {
   return arguments;
 }
 
+// A shape that a shape function gave, if it knows the whole of it, has as many elements as can be counted.
+absl::Status CheckSize(tf::shape_inference::InferenceContext& inference,
+                       tf::shape_inference::ShapeHandle shape) {
+  if (!inference.FullyDefined(shape)) return absl::OkStatus();
+  std::vector<int64_t> sizes;
+  for (int d = 0; d < inference.Rank(shape); ++d) {
+    sizes.push_back(inference.Value(inference.Dim(shape, d)));
+  }
+  tf::TensorShape counted;
+  return tf::TensorShape::BuildTensorShape(sizes, &counted);
+}
+
+// The gradient of a result has the result's shape.
+absl::Status CheckNormalizationGradient(tf::XlaOpKernelContext* context) {
+  const tf::TensorShape gradient = context->InputShape(0);
+  const tf::TensorShape x = context->InputShape(1);
+  if (gradient == x) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("x and y_backprop must have the same shape, but x has ", x.DebugString(),
+                   " and y_backprop has ", gradient.DebugString()));
+}
+
+// Every place of the result is given by an index, or the bridge refuses the op. It counts them in
+// 32 bits, and makes a table of the places before it looks.
+absl::Status CheckStitch(tf::XlaOpKernelContext* context) {
+  int64_t largest = -1;
+  int64_t count = 0;
+  for (int input = 0; input < context->num_inputs() / 2; ++input) {
+    std::vector<int64_t> indices;
+    TF_RETURN_IF_ERROR(context->ConstantInputReshapedToIntVector(input, &indices));
+    for (const int64_t index : indices) largest = std::max(largest, index);
+    count += static_cast<int64_t>(indices.size());
+  }
+  if (largest < count) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("not all indices are used: there are ", count, ", and one is ", largest));
+}
+
+// A matrix with a diagonal so far out can be counted. The bridge counts in 64 bits without a look, the
+// shape function in 32.
+absl::Status CheckDiagonals(tf::XlaOpKernelContext* context) {
+  std::vector<int64_t> diagonals;
+  TF_RETURN_IF_ERROR(context->ConstantInputReshapedToIntVector(1, &diagonals));
+  int64_t distance = 0;
+  for (const int64_t each : diagonals) distance = std::max(distance, each < 0 ? -each : each);
+  std::vector<int64_t> sizes;
+  for (const auto& dimension : context->InputShape(0)) sizes.push_back(dimension.size);
+  if (sizes.empty()) return absl::OkStatus();
+  const int64_t size = sizes.back() + distance;
+  sizes.back() = size;
+  sizes.push_back(size);
+  tf::TensorShape counted;
+  return tf::TensorShape::BuildTensorShape(sizes, &counted);
+}
+
+// The bridge takes a length that is negative for a size.
+absl::Status CheckLengths(tf::XlaOpKernelContext* context) {
+  std::vector<int64_t> lengths;
+  TF_RETURN_IF_ERROR(context->ConstantInputReshapedToIntVector(1, &lengths));
+  for (const int64_t each : lengths) {
+    if (each < 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("fft_length must not be negative, but has ", each));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// There is no difference of two bools: the bridge makes a function of none.
+absl::Status CheckDifference(tf::XlaOpKernelContext* context) {
+  if (context->input_type(2) != tf::DT_BOOL) return absl::OkStatus();
+  return absl::InvalidArgumentError("updates of type bool cannot be subtracted");
+}
+
+absl::Status CheckChannels(tf::XlaOpKernelContext* context) {
+  const tf::TensorShape images = context->InputShape(0);
+  if (images.dims() == 0 || images.dim_size(images.dims() - 1) > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("images must have channels, but have the shape ", images.DebugString()));
+}
+
+struct Check {
+  std::string_view op;
+  absl::Status (*check)(tf::XlaOpKernelContext* context);
+};
+
+// What neither the shape function nor the bridge's kernel looks at: it would end the process.
+constexpr std::array<Check, 13> kChecks = {{{"DynamicStitch", CheckStitch},
+                                            {"ExtractImagePatches", CheckChannels},
+                                            {"FusedBatchNormGrad", CheckNormalizationGradient},
+                                            {"FusedBatchNormGradV2", CheckNormalizationGradient},
+                                            {"FusedBatchNormGradV3", CheckNormalizationGradient},
+                                            {"IRFFT", CheckLengths},
+                                            {"IRFFT2D", CheckLengths},
+                                            {"IRFFT3D", CheckLengths},
+                                            {"MatrixDiagV2", CheckDiagonals},
+                                            {"MatrixDiagV3", CheckDiagonals},
+                                            {"ParallelDynamicStitch", CheckStitch},
+                                            {"ResourceScatterNdSub", CheckDifference},
+                                            {"TensorScatterSub", CheckDifference}}};
+
 }  // namespace
 
 absl::Status CheckShapes(tf::XlaOpKernelContext* context) {
   const tf::NodeDef& node = context->op_kernel().def();
+  const auto* const own = std::find_if(kChecks.begin(), kChecks.end(),
+                                       [&](const Check& each) { return each.op == node.op(); });
+  if (own != kChecks.end()) TF_RETURN_IF_ERROR(own->check(context));
   const tf::OpRegistrationData* op = nullptr;
   if (!tf::OpRegistry::Global()->LookUp(node.op(), &op).ok() || !op->shape_inference_fn) {
     return absl::OkStatus();
   }
   const Arguments arguments = ArgumentsOf(context);
+  // The shape function of SplitV ends the process for sizes of int8, and for one that is no vector.
+  const bool may_see_values = node.op() != "SplitV";
   std::vector<const tf::Tensor*> constants;
   for (const auto& constant : arguments.constants) {
-    constants.push_back(constant ? &*constant : nullptr);
+    constants.push_back(constant && may_see_values ? &*constant : nullptr);
   }
-  tf::shape_inference::InferenceContext inference(TF_GRAPH_DEF_VERSION, node, op->op_def,
-                                                  arguments.shapes, constants, {},
-                                                  arguments.variables);
+  tf::shape_inference::InferenceContext inference(
+      TF_GRAPH_DEF_VERSION, node, op->op_def, arguments.shapes, constants, {}, arguments.variables);
   TF_RETURN_IF_ERROR(inference.construction_status());
-  return inference.Run(op->shape_inference_fn);
+  TF_RETURN_IF_ERROR(inference.Run(op->shape_inference_fn));
+  for (int output = 0; output < inference.num_outputs(); ++output) {
+    TF_RETURN_IF_ERROR(CheckSize(inference, inference.output(output)));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace tripont::tensorflow

@@ -1,0 +1,143 @@
+"""Arguments that the CPU's kernels refuse, and results of the types that ops promise.
+
+The kernels of TensorFlow's bridge to XLA leave many checks to the building of a graph. In an eager call there is none:
+each of these calls ended the process, or gave numbers, before the op's shape function was asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+op = tf.raw_ops
+_IMAGE = (2, 5, 6, 3)
+_LARGE = 2**31 - 1
+
+
+def _normalization_gradient(*, gradient: tuple[int, ...] = _IMAGE, x: tuple[int, ...] = _IMAGE) -> Any:
+    ones = tf.ones(3)
+    return op.FusedBatchNormGradV3(
+        y_backprop=tf.ones(gradient), x=tf.ones(x), scale=ones, reserve_space_1=ones, reserve_space_2=ones,
+        reserve_space_3=ones, is_training=False,
+    )  # fmt: skip
+
+
+def _diagonals(name: str, x: tuple[int, ...], k: Any, **arguments: Any) -> Any:
+    return getattr(op, name)(k=k, **{key: tf.ones(x) for key in ("input",)}, **arguments)
+
+
+def _scatter(name: str, updates: tuple[int, ...]) -> Any:
+    variable = tf.Variable(tf.zeros((4, 3)))
+    return getattr(op, name)(resource=variable.handle, indices=[0, 2], updates=tf.ones(updates))
+
+
+# Each ended the process.
+ABORTS: dict[str, Callable[[], Any]] = {
+    "batch norm of another rank": lambda: _normalization_gradient(x=(5, 6, 3)),
+    "batch norm of another batch": lambda: _normalization_gradient(gradient=(3, 5, 6, 3)),
+    "blocks of negative size": lambda: op.BatchToSpaceND(
+        input=tf.ones((8, 3, 2, 5)), crops=[[0, 1], [1, 0]], block_shape=[-1, -1]
+    ),
+    "convolution without channels": lambda: op.Conv(
+        input=tf.ones(_IMAGE), filter=tf.ones((3, 3, 3, 2)), strides=[1] * 4, padding="SAME", batch_dims=7
+    ),
+    "diagonal outside": lambda: _diagonals(
+        "MatrixDiagPartV3", (2, 3, 4), [_LARGE, _LARGE], padding_value=0.0
+    ),
+    "diagonal set outside": lambda: _diagonals(
+        "MatrixSetDiagV3", (2, 3, 4), [_LARGE, _LARGE], diagonal=tf.ones((2, 2, 3))
+    ),
+    "diagonal of a matrix too large": lambda: op.MatrixDiagV2(
+        diagonal=tf.ones((2, 3, 3)), k=[_LARGE, _LARGE], num_rows=-1, num_cols=-1, padding_value=0.0
+    ),
+    "solution by a scalar": lambda: op.MatrixTriangularSolve(matrix=1.0, rhs=tf.ones((3, 2))),
+    "stitched far out": lambda: op.DynamicStitch(
+        indices=[[_LARGE, 0]], data=[tf.ones((2, 3))]
+    ),
+    "transform of negative length": lambda: op.IRFFT(
+        input=tf.ones((4, 5), tf.complex64), fft_length=[-1]
+    ),
+    "patches without channels": lambda: op.ExtractImagePatches(
+        images=tf.ones((2, 5, 6, 0)), ksizes=[1, 2, 2, 1], strides=[1, 2, 2, 1], rates=[1] * 4,
+        padding="VALID",
+    ),
+    "difference of bools": lambda: op.ResourceScatterNdSub(
+        ref=tf.Variable([True, False]).handle, indices=[[0]], updates=[True]
+    ),
+}  # fmt: skip
+# Each gave numbers.
+ACCEPTED: dict[str, Callable[[], Any]] = {
+    "product of other batches": lambda: op.BatchMatMul(x=tf.ones((2, 3, 4)), y=tf.ones((3, 4, 5))),
+    "product with nothing": lambda: op.BatchMatMulV2(x=tf.ones((2, 3, 4)), y=tf.ones((0, 5))),
+    "product along other sizes": lambda: op.BatchMatMulV3(
+        x=tf.ones((2, 3, 4)), y=tf.ones((2, 4, 5)), adj_x=True, Tout=tf.float32
+    ),
+    "groups that do not divide": lambda: op.Conv(
+        input=tf.ones(_IMAGE), filter=tf.ones((3, 3, 3, 2)), strides=[1] * 4, padding="SAME", groups=7
+    ),
+    "diagonal of an oblong": lambda: op.Einsum(inputs=[tf.ones((2, 3, 1))], equation="bii->b"),
+    "range of a vector": lambda: op.FakeQuantWithMinMaxVars(
+        inputs=tf.ones(4), min=tf.zeros(4), max=tf.ones(4)
+    ),
+    "updates of other rows": lambda: _scatter("ResourceScatterMin", (2, 1)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*ABORTS, *ACCEPTED])
+def test_wrong_arguments_are_an_error(name: str) -> None:
+    with tf.device("XPU:0"):
+        with pytest.raises((tf.errors.InvalidArgumentError, tf.errors.UnimplementedError)):
+            (ABORTS | ACCEPTED)[name]()
+        np.testing.assert_array_equal(tf.constant([1.0]) + 1, [2.0])
+
+
+def test_sizes_of_parts_may_be_of_any_type() -> None:
+    """TensorFlow's shape function of SplitV ends the process for int8: it is not shown the sizes."""
+    with tf.device("XPU:0"), pytest.raises(tf.errors.InvalidArgumentError, match="int32 or int64"):
+        op.SplitV(
+            value=tf.ones((2, 6)),
+            size_splits=tf.constant([1, 3, 2], tf.int8),
+            axis=1,
+            num_split=3,
+        )
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("dtype", [tf.complex64, tf.complex128])
+def test_eigenvalues_of_complex_matrices(dtype: tf.DType, jit_compile: bool) -> None:
+    """They were real numbers that were read as complex ones, past their end."""
+    numbers = np.random.default_rng(0)
+    a = numbers.normal(size=(5, 4, 4)) + 1j * numbers.normal(size=(5, 4, 4))
+    a = (a + a.conj().swapaxes(-1, -2)).astype(dtype.as_numpy_dtype)
+    with tf.device("XPU:0"):
+        values, vectors = tf.function(tf.linalg.eigh, jit_compile=jit_compile)(tf.constant(a))
+    assert values.dtype == vectors.dtype == dtype
+    tolerance = 50 * np.finfo(a.dtype).eps * np.abs(a).max()
+    np.testing.assert_allclose(values, np.linalg.eigvalsh(a), rtol=0, atol=tolerance)
+    v = vectors.numpy()
+    np.testing.assert_allclose(a @ v, v * values.numpy()[:, None, :], rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_the_gradient_of_a_resized_image_of_doubles(jit_compile: bool) -> None:
+    """It was floats that were read as doubles."""
+    image = np.random.default_rng(0).normal(size=(1, 5, 6, 3))
+
+    def gradient(x: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = op.ResizeBilinear(images=x, size=[7, 4])
+            y = tf.reduce_sum(y * y)
+        return tape.gradient(y, x)
+
+    results = []
+    for device in ("CPU:0", "XPU:0"):
+        with tf.device(device):
+            compiled = jit_compile and device == "XPU:0"
+            results.append(tf.function(gradient, jit_compile=compiled)(tf.constant(image)))
+    assert results[1].dtype == tf.float64
+    np.testing.assert_allclose(results[1], results[0], rtol=0, atol=64 * 2.0**-23)
