@@ -167,7 +167,7 @@ absl::Status CheckShapes(tf::XlaOpKernelContext* context) {
     return absl::OkStatus();
   }
   const Arguments arguments = ArgumentsOf(context);
-  // The shape function of SplitV ends the process for sizes of int8, and for one that is no vector.
+  // The shape function of SplitV ends the process for sizes of int8, and for a single one that is a scalar.
   const bool may_see_values = node.op() != "SplitV";
   std::vector<const tf::Tensor*> constants;
   for (const auto& constant : arguments.constants) {

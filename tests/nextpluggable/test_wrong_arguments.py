@@ -18,7 +18,9 @@ _IMAGE = (2, 5, 6, 3)
 _LARGE = 2**31 - 1
 
 
-def _normalization_gradient(*, gradient: tuple[int, ...] = _IMAGE, x: tuple[int, ...] = _IMAGE) -> Any:
+def _normalization_gradient(
+    *, gradient: tuple[int, ...] = _IMAGE, x: tuple[int, ...] = _IMAGE
+) -> Any:
     ones = tf.ones(3)
     return op.FusedBatchNormGradV3(
         y_backprop=tf.ones(gradient), x=tf.ones(x), scale=ones, reserve_space_1=ones, reserve_space_2=ones,

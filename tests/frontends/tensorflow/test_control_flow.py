@@ -279,7 +279,9 @@ def test_values_travel_between_devices() -> None:
 def test_shapes_that_do_not_match() -> None:
     with tf.device("XPU:0"):
         a, b = tf.ones([2, 3]), tf.ones([4, 5])
-        with pytest.raises(tf.errors.InvalidArgumentError, match=r"[Mm]atri"):
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match=r"[Mm]atri|Dimensions must be equal"
+        ):
             tf.matmul(a, b)
         with pytest.raises(tf.errors.InvalidArgumentError):
             _ = a + b
