@@ -364,6 +364,8 @@ def _once(writer: Writer, values: Values, product: Product) -> Callable[..., lis
     if writer.is_float and chances.random() < 0.4:
         towards = values(made.shape, str(made.dtype), few=True)
         which = chances.choice([(0,), (1,), (0, 1)])
+        if chances.random() < 0.2:
+            values.spoil(0)
 
         def gradients(*given: Array) -> list[Array]:
             _, back = jax.vjp(product.run, left(given), right(given))

@@ -38,7 +38,7 @@ from .convolution_kinds import (
 )
 from .depthwise import match_depthwise
 from .gemm import Dimension, row_major
-from .onednn import CONVOLUTION, way
+from .whole_pairs import with_whole_pairs
 from .window_products import generate_convolution
 from .window_rows import match_windows
 
@@ -63,11 +63,12 @@ def match_convolution(convolution: Instruction, context: Context) -> Instruction
         return None
     lhs, rhs = convolution.operands
     types = (lhs.dtype, rhs.dtype, convolution.dtype)
-    chosen, library = way(CONVOLUTION, types, context.target), context.target.costs.library
+    chosen = convolution_costs.way_of(convolution, context.target)
+    library = context.target.costs.library
     if chosen is None or (chosen.depth and products_of_sum(convolution) > chosen.depth):
         return None
     if chosen.types == types:
-        return make_call(convolution, library)
+        return make_call(with_whole_pairs(convolution), library)
     wide = convolution.replace(
         operands=[convert(lhs, chosen.types[0]), convert(rhs, chosen.types[1])],
         shape=convolution.shape.with_dtype(chosen.types[2]),  # type: ignore[union-attr]

@@ -60,7 +60,8 @@ from .convolution_kinds import (
 from .depthwise import match_depthwise
 from .gemm import accumulator
 from .matrix_gradients import MOST_RESIDUES, residues
-from .onednn import CONVOLUTION, way
+from .onednn import CONVOLUTION, Way, way
+from .whole_pairs import needs_f32
 
 if TYPE_CHECKING:
     from ...targets.costs import Convolutions
@@ -77,7 +78,7 @@ def prefers_generated(convolution: Instruction, target: Target) -> bool:
     """Whether ``convolution`` is generated rather than oneDNN's on ``target``, if it can be both."""
     lhs, rhs = convolution.operands
     types = lhs.dtype, rhs.dtype, convolution.dtype
-    if way(CONVOLUTION, types, target) is None or convolution.dtype.is_integer:
+    if way_of(convolution, target) is None or convolution.dtype.is_integer:
         return True
     shape = _Class(convolution)
     costs = target.costs.convolutions
@@ -93,6 +94,15 @@ def prefers_generated(convolution: Instruction, target: Target) -> bool:
         return True
     lanes = target.vector_bytes // dtypes.F32.size
     return set(types) == {dtypes.F32} and shape.is_slow_first(costs, lanes)
+
+
+def way_of(convolution: Instruction, target: Target) -> Way | None:
+    """How oneDNN computes ``convolution`` on ``target`` without a wrong number; None if it cannot."""
+    lhs, rhs = convolution.operands
+    types = lhs.dtype, rhs.dtype, convolution.dtype
+    if needs_f32(convolution):
+        types = (dtypes.F32, dtypes.F32, dtypes.F32)
+    return way(CONVOLUTION, types, target)
 
 
 def _has_good_rows(convolution: Instruction, target: Target) -> bool:

@@ -195,3 +195,39 @@ def test_the_attributes_are_checked():
     code, text = status(lambda: load_forward({"padding_high": [5, 5]}))
     assert code in ("INVALID_ARGUMENT", "INTERNAL")
     assert "model.py:7" in text
+
+
+@pytest.mark.parametrize("layout", LAYOUTS[2][:2], ids=lambda layout: layout[0])
+@pytest.mark.parametrize(("features", "outputs", "groups"), [(3, 8, 1), (15, 17, 1), (5, 3, 4)])
+@pytest.mark.parametrize("width", [13, 16])
+def test_an_infinity_stays_in_its_sums(
+    xpu: Any, cpu: Any, layout: tuple[str, str, str], features: int, outputs: int, groups: int, width: int
+) -> None:  # fmt: skip
+    """Sums of bf16 of an odd number of features or pixels do not read what follows in memory."""
+    convolve = convolution((1, 1), "VALID", (1, 1), (1, 1), layout, groups)
+    sizes = {"N": 2, "H": 7, "W": width, "C": groups * features}
+    x = np.ones([sizes[c] for c in layout[0]], BF16)
+    sizes = {"H": 3, "W": 3, "I": features, "O": groups * outputs}
+    w = np.ones([sizes[c] for c in layout[1]], BF16)
+    y = np.ones(jax.eval_shape(convolve, x, w).shape, BF16)
+
+    def by_input(y: Any, w: Any) -> Any:
+        return jax.vjp(convolve, x, w)[1](y)[0]
+
+    def by_weights(x: Any, y: Any) -> Any:
+        return jax.vjp(convolve, x, w)[1](y)[1]
+
+    cases = [(convolve, x, w), (by_input, y, w)]
+    if groups == 1:  # JAX's CPU spreads an infinity over all groups
+        cases.append((by_weights, x, y))
+    for function, operand, other in cases:
+        compiled = jax.jit(function)
+        for number in random.Random(1).sample(range(operand.size), 12):
+            place = np.zeros(operand.shape, BF16)
+            place.flat[number] = 1
+            reached = np.asarray(compiled(*jax.device_put((place, other), cpu))) != 0
+            infinite = operand.copy()
+            infinite.flat[number] = np.inf
+            got = np.asarray(compiled(*jax.device_put((infinite, other), xpu)))
+            assert (np.isposinf(got.astype(np.float32)) == reached).all()
+            assert np.isfinite(got.astype(np.float32)[~reached]).all()
