@@ -147,8 +147,7 @@ def read(obj: bytes) -> Object:
         part, place = source.at(offset)
         used: Section | str
         if isinstance(target, _Header):  # the addend says which of its parts
-            if machine == EM_X86_64 and len(target.parts) > 1 and not target.before:
-                # It is less by what is left of the instruction. LLVM names constants of one length by symbols.
+            if machine == EM_X86_64 and not _says_which(target, addend):
                 raise internal(f"linker: an instruction reads {target.name}, and no constant in it")
             used, addend = target.at(addend)
         elif isinstance(target, str):
@@ -174,6 +173,17 @@ def _cut(obj: bytes, section: _Header, largest: int) -> None:
     is_code = bool(section.flags & _SHF_EXECINSTR)
     for at in range(section.offset, section.offset + section.size, step):
         section.parts.append(Section(obj[at : at + step], section.alignment, is_code))
+
+
+def _says_which(section: _Header, addend: int) -> bool:
+    """Whether an addend says which part of a section an x86-64 instruction reads: the addend is less than the place by
+    as many bytes as are left of the instruction.
+
+    LLVM names constants of one length by symbols, unless nothing is to be added to the symbol: where an instruction
+    reads what stands as many bytes behind a constant's begin as are left of the instruction (4 or more).
+    """
+    reads_inside = section.length >= 8 and addend % section.length == 0
+    return len(section.parts) == 1 or section.before > 0 or reads_inside
 
 
 def _cut_vectors(

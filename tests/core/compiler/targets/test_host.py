@@ -233,3 +233,23 @@ def test_constants_of_one_length_are_read_by_their_symbols():
     assert (constant.code, addend) == (b"\2\0\0\0", -4)
     with pytest.raises(CompileError, match=r"an instruction reads \.rodata\.cst4"):
         compiled(".rodata.cst4 + 4")
+
+
+def test_a_constant_is_read_from_its_second_number_on():
+    """What LLVM adds to it is what is left of the instruction, so that it names the section in the constant's stead."""
+    lines = [
+        ".section .rodata.cst16, \\22aM\\22, @progbits, 16",
+        ".Lfirst: .long 1, 2, 3, 4",
+        ".Lsecond: .long 5, 6, 7, 8",
+        ".text",
+        ".globl f",
+        "f: movl .Lsecond + 4(%rip), %eax",  # 4 bytes are left
+        "cmpl $0, .Lfirst + 8(%rip)",  # 5: a number of one byte is behind the place
+        "cmpl $1, .Lsecond + 5(%rip)",
+        "movl %eax, (%rdx)",
+        "ret",
+    ]
+    text = "\n".join(f'module asm "{line}"' for line in lines)
+    section, _ = host.for_cpu("x86-64-v2").compile_object(text).functions["f"]
+    read = [(constant.code[0], addend) for _, _, constant, addend in section.references]
+    assert read == [(5, 0), (1, 3), (5, 0)]
