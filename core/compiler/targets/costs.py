@@ -210,7 +210,7 @@ class Loops:
         float, "numbers", "more than one, of a value in the mean, of a loop without axes at most"
     ]
     repeated: Annotated[
-        float, "times", "a cheap instruction: the dear ones that such a loop repeats at most"
+        float, "times", "a cheap instruction: the expensive ones that such a loop repeats at most"
     ]
     late_gain: Annotated[
         float, "times", "the time of vectors of steps: what steps take to compute outputs, at least"

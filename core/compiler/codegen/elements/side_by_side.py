@@ -1,7 +1,7 @@
 """Equal functions of several single numbers, in the lanes of one vector.
 
-A kernel of scalars, such as a step of a scan over sixty numbers, computes them one by one. A dear function, tanh or a
-logarithm, takes a vector as long as a number: its arguments are put into the lanes of a vector, and its values are
+A kernel of scalars, such as a step of a scan over sixty numbers, computes them one by one. An expensive function, tanh
+or a logarithm, takes a vector as long as a number: its arguments are put into the lanes of a vector, and its values are
 taken out of them. Functions stand side by side if none of them needs another's value.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def compute_side_by_side(g: Generator, computation: hlo.Computation) -> None:
-    """Let ``g`` compute the dear functions of single numbers in ``computation`` in lanes, where that is faster."""
+    """Let ``g`` compute the expensive functions of single numbers in ``computation`` in lanes, where that is faster."""
     for functions in _equal_functions(g, computation):
         lanes = g.target.lane_count(max(functions[0].dtype.size, 4))
         for start in range(0, len(functions), lanes):
@@ -33,15 +33,15 @@ def compute_side_by_side(g: Generator, computation: hlo.Computation) -> None:
 
 
 def _equal_functions(g: Generator, computation: hlo.Computation) -> list[list[hlo.Instruction]]:
-    """The dear functions of single numbers, in groups of equal ones of which none needs another.
+    """The expensive functions of single numbers, in groups of equal ones of which none needs another.
 
-    Those of a group have the same number of dear functions before them, on the longest way.
+    Those of a group have the same number of expensive functions before them, on the longest way.
     """
     groups: dict[tuple[object, ...], list[hlo.Instruction]] = {}
     before: dict[hlo.Instruction, int] = {}
     for i in computation.instructions:
         number = max([before[o] for o in i.operands], default=0)
-        if _is_dear(g, i):
+        if _is_expensive(g, i):
             key = (number, i.opcode, i.shape, *(o.shape for o in i.operands))
             groups.setdefault(key, []).append(i)
             number += 1
@@ -49,7 +49,7 @@ def _equal_functions(g: Generator, computation: hlo.Computation) -> list[list[hl
     return list(groups.values())
 
 
-def _is_dear(g: Generator, i: hlo.Instruction) -> bool:
+def _is_expensive(g: Generator, i: hlo.Instruction) -> bool:
     """Whether ``i`` is a function of single real numbers that may be worth the way into a vector and back."""
     if not i.is_elementwise or not isinstance(i.shape, hlo.Shape) or i.dims or i.attributes:
         return False

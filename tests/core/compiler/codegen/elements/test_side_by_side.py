@@ -1,4 +1,4 @@
-"""Dear functions of several single numbers are computed in the lanes of a vector."""
+"""Expensive functions of several single numbers are computed in the lanes of a vector."""
 
 from __future__ import annotations
 

@@ -406,13 +406,13 @@ def test_rows_are_laid_out_for_words_that_the_product_unpacks() -> None:
     m, n, k = 3, 528, 1152
     made = product((F32, F32), F32, m, n, k, (True, True))
     words, stored = unpacked(dtypes.U32, n, k, 1, True, "shifts")
-    dear = op("sine", op("sine", words))  # it takes more time in the product than outside
+    expensive = op("sine", op("sine", words))  # it takes more time in the product than outside
     eights = (n, k // 8, 8)
     bytes_, zeros = (hlo.parameter(p, hlo.Shape(S8, d)) for p, d in ((1, (n, k)), (2, eights[:2])))
     wide = op("broadcast", zeros, dims=eights, dimensions=(0, 1))
     wide = op("reshape", op("convert", wide, dtype=S32), dims=(n, k))
     integers = op("subtract", op("convert", bytes_, dtype=S32), wide)
-    cases = [(words, stored, 8), (dear, stored, 1)]
+    cases = [(words, stored, 8), (expensive, stored, 1)]
     cases.append((op("convert", integers, dtype=F32), [bytes_, zeros], 1))
     for matrix, of, expected in cases:
         parameters = [made.operands[0], *of]
