@@ -145,6 +145,25 @@ def select(b: Builder) -> None:
 
 
 @operation()
+def around_zero(b: Builder) -> None:
+    """A number or a conversion of it, zeros and ones, chosen once or more by the sign of either, and converted back."""
+    a = b.pick(lambda v: v.dtype in FLOATS) or b.convert(b.any(), b.choose(FLOATS))
+    converted = b.convert(a, b.choose([dtypes.F16, dtypes.F32, dtypes.F64]))
+    compared = b.choose([a, converted])
+    sign = b.choose([0.0, -0.0])
+    zero = b.full(compared.dtype, compared.dims, sign)
+    mask = b.compare(b.choose(["LT", "GE", "GT", "LE"]), compared, zero)
+    if b.chance():
+        mask = b.unary("not", mask)
+    chosen = converted
+    for _ in range(b.integer(1, 3)):
+        constant = b.full(chosen.dtype, chosen.dims, b.choose([0.0, 0.0, -0.0, 1.0]))
+        others = b.shuffled([chosen, b.choose([converted, constant, constant])])
+        chosen = b.select(mask, *others)
+    b.keep(b.convert(chosen, a.dtype) if b.chance() else chosen)
+
+
+@operation()
 def truth(b: Builder) -> None:
     """Comparisons combined as truth values, and made numbers again."""
     a = b.any()
