@@ -14,6 +14,7 @@ from typing import Any, Final
 from ...ir.errors import internal
 from .instructions import Block, Function, Instruction
 from .module import Module
+from .signs import CONVERSIONS, hidden_conversions
 from .text import masked_name
 from .values import (
     Value,
@@ -90,6 +91,7 @@ class Builder:
         self._allocas: list[Instruction] = []
         self.count = 0  # of values made so far: the number of the last one
         self._labels = 0
+        self._converts_floats = False
         self.start_block(self.new_label("entry"))
 
     # -- blocks
@@ -285,7 +287,11 @@ class Builder:
 
     def cast(self, opcode: str, a: Value, type_: str) -> Value:
         """``opcode``: zext, sext, trunc, fpext, fptrunc, sitofp, uitofp, fptosi, fptoui, bitcast, ptrtoint, ..."""
-        return a if a.type == type_ else self._emit(opcode, type_, (a,))
+        if a.type == type_:
+            return a
+        if opcode in CONVERSIONS:
+            self._converts_floats = True
+        return self._emit(opcode, type_, (a,))
 
     def load(self, type_: str, pointer: Value, align: int) -> Value:
         return self._emit("load", type_, (pointer,), "", align)
@@ -459,5 +465,29 @@ class Builder:
             problem = f"{self.name} has arrays of {stack:,} bytes on the stack; the most are {MOST_STACK:,}"
             raise internal(problem)
         self.function.blocks[0].instructions[0:0] = self._allocas
+        if self._converts_floats and self.module.hides_conversions:
+            self._hide(hidden_conversions(self.function))
         self.function.values = self.count
         self.module.add(self.function)
+
+    def _hide(self, conversions: set[int]) -> None:
+        """Give the results of these conversions through a fence of arithmetic, which costs no instruction: LLVM does
+        not see what is behind it.
+        """
+        if not conversions:
+            return
+        for block in self.function.blocks:
+            before = block.instructions[:]
+            block.instructions.clear()
+            for i in before:
+                if i.result is None or i.result.number not in conversions:
+                    block.instructions.append(i)
+                    continue
+                type_ = i.result.type
+                seen = self._fresh(type_)
+                name = f"llvm.arithmetic.fence.{mangle(type_)}"
+                self._declare(name, type_, [type_])
+                block.instructions += [
+                    i._replace(result=seen),
+                    Instruction("call", i.result, (seen,), "", name),
+                ]

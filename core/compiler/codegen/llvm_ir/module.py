@@ -34,6 +34,8 @@ class Module:
 
     # Whether the instructions of functions are kept when they have been written down: for targets that rewrite them.
     keeps_instructions: ClassVar[bool] = False
+    # Whether functions hide conversions from LLVM that would lose signs of zeros by them (see :mod:`.signs`).
+    hides_conversions: ClassVar[bool] = True
 
     def __init__(self, triple: str = "", data_layout: str = "") -> None:
         self.header = [f'target datalayout = "{data_layout}"'] if data_layout else []

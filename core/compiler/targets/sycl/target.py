@@ -70,6 +70,7 @@ class SyclModule(llvm_ir.Module):
     """Kernels, and the functions of the program that the host calls (``callbacks``)."""
 
     keeps_instructions = True
+    hides_conversions = False  # SPIR-V has nothing that hides them
 
     def __init__(self, triple: str, data_layout: str, callbacks: llvm_ir.Module) -> None:
         super().__init__(triple, data_layout)
