@@ -38,9 +38,8 @@ def hidden_conversions(function: Function) -> set[int]:
             if result is None:
                 continue
             if code in CONVERSIONS:
-                is_chosen = (
-                    operands[0].number in outcomes
-                )  # and may be a constant, which LLVM converts
+                # What is chosen may be a constant, which LLVM converts.
+                is_chosen = operands[0].number in outcomes
                 outcomes[result.number] = {result.number} | ({_OTHER} if is_chosen else set())
             elif code == "fcmp" or (
                 scalar_of(result.type)[0] == "i" and any(o.number in compared for o in operands)
