@@ -39,10 +39,19 @@ def exact_product(a: Array, b: Array) -> Array:
     return np.matmul(a.astype(wide), b.astype(wide)).astype(np.int64)
 
 
-def dot(client: Any, types: tuple[str, str, str], b: int, m: int, k: int, n: int) -> Iterator[str]:
+def dot(
+    client: Any, types: tuple[str, str, str], b: int, m: int, k: int, n: int,
+    orders: tuple[tuple[int, ...], tuple[int, ...]] = ((0, 1, 2), (0, 1, 2)),
+) -> Iterator[str]:  # fmt: skip
+    """``orders``: how the dimensions of [b, m, k] and [b, k, n] lie in memory."""
     lhs, rhs, result = types
-    x, y, z = tensor((b, m, k), lhs), tensor((b, k, n), rhs), tensor((b, m, n), result)
-    numbers = "batching_dims = [0] x [0], contracting_dims = [2] x [1]"
+    first, second = orders
+    x = tensor(tuple((b, m, k)[d] for d in first), lhs)
+    y, z = tensor(tuple((b, k, n)[d] for d in second), rhs), tensor((b, m, n), result)
+    numbers = (
+        f"batching_dims = [{first.index(0)}] x [{second.index(0)}], "
+        f"contracting_dims = [{first.index(2)}] x [{second.index(1)}]"
+    )
     program = f"""func.func @main(%x: {x}, %y: {y}) -> {z} {{
       %0 = stablehlo.dot_general %x, %y, {numbers} : ({x}, {y}) -> {z}
       return %0 : {z}
@@ -51,7 +60,11 @@ def dot(client: Any, types: tuple[str, str, str], b: int, m: int, k: int, n: int
     executable = _tripont.Executable.load(artifact)
     for left, right in (("least", "least"), ("greatest", "least"), ("mixed", "mixed")):
         a, c = values(left, lhs, (b, m, k)), values(right, rhs, (b, k, n))
-        (got,) = executable.run(client.devices[0], [a, c])
+        lying = [
+            np.ascontiguousarray(v.transpose(order))
+            for v, order in zip((a, c), orders, strict=True)
+        ]
+        (got,) = executable.run(client.devices[0], lying)
         want = exact_product(a, c).astype(RESULTS[result])
         wrong = int((np.asarray(got) != want).sum())
         if wrong:
@@ -118,6 +131,10 @@ def differences(client: Any) -> Iterator[str]:
             (1, 1, 3000, 200),
         ):
             yield from dot(client, (*types, "i32"), b, m, k, n)
+    # Batches between neighbours, in either operand and in both; few columns are not packed.
+    for orders in (((0, 1, 2), (1, 2, 0)), ((2, 1, 0), (0, 2, 1)), ((1, 2, 0), (2, 1, 0))):
+        for b, m, k, n in ((8, 48, 56, 13), (8, 13, 56, 48)):
+            yield from dot(client, ("i8", "i8", "i32"), b, m, k, n, orders)
     for types in (("i8", "i8", "i8"), ("ui8", "i8", "i64"), ("i8", "i16", "i32")):
         yield from dot(client, types, 1, 70, 2100, 40)
     for element in ("i16", "ui16", "i32"):

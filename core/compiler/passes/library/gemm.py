@@ -141,10 +141,22 @@ def merge_operands(dot: Instruction) -> tuple[Operand, Operand] | None:
         other = _merged(moved, list(range(count)))
         if other is not None:
             return (kept, other) if side == 0 else (other, kept)
-    order = list(range(count))
+    return _both_transposed(dot)
+
+
+def _both_transposed(dot: Instruction) -> tuple[Operand, Operand] | None:
+    """Both operands physically transposed to [batch, free, contracting]."""
+    numbers: DotDimensionNumbers = dot.attributes["dimension_numbers"]
+    lhs, rhs = dot.operands
+    order = list(range(len(numbers.lhs_contracting)))
     x = _merged(transposed(lhs, numbers.lhs_batch, numbers.lhs_contracting), order)
     y = _merged(transposed(rhs, numbers.rhs_batch, numbers.rhs_contracting), order)
     return (x, y) if x is not None and y is not None else None
+
+
+def _has_rows(operand: Operand) -> bool:
+    """Whether the elements of a row or of a column are neighbours in memory."""
+    return 1 in (operand.free[0].stride, operand.contracting[0].stride)
 
 
 def _merged(operand: Operand, order: list[int]) -> Operand | None:
@@ -366,7 +378,8 @@ def _by_library(dot: Instruction, target: Target) -> Instruction | None:
         return None
 
     def multiply(dot: Instruction) -> Instruction | None:
-        return make_gemm(_in_types(dot, chosen.types), target)
+        # oneDNN reorders no matrices of bytes that have a batch's dimension between all their neighbours.
+        return make_gemm(_in_types(dot, chosen.types), target, rows=chosen.types[0].size == 1)
 
     if chosen.depth:
         return in_blocks(dot, chosen.depth, multiply)
@@ -385,9 +398,13 @@ def _in_types(dot: Instruction, types: Types) -> Instruction:
     )
 
 
-def make_gemm(dot: Instruction, target: Target) -> Instruction | None:
-    """The gemm of a dot; None if it has too many dimensions that do not merge."""
+def make_gemm(dot: Instruction, target: Target, rows: bool = False) -> Instruction | None:
+    """The gemm of a dot; None if it has too many dimensions that do not merge. ``rows``: operands without neighbours in
+    their rows or columns are transposed first.
+    """
     operands = merge_operands(dot)
+    if rows and operands is not None and not all(map(_has_rows, operands)):
+        operands = _both_transposed(dot)
     if operands is None:
         return None
     lhs, rhs = operands
