@@ -44,12 +44,15 @@ REASONS: Final[dict[str, str]] = {
     "profiled",
 }
 
-_BLOCKED = "oneDNN reads and writes images in blocks of channels: each call copies the input and the result"
+_PADDED = (
+    "the input is copied with its padding, where the convolution is generated; oneDNN, elsewhere, copies the input and "
+    "the result into blocks of channels"
+)
 _HUGE = "the last page of 2 MB of an array is held whole where less than 256 KB of it are left over"
 _PACKED = "an operand is packed for the processor's products"
 MEMORY_REASONS: Final[dict[str, str]] = {
-    "convolution": _BLOCKED,
-    "convolution_in_loop": _BLOCKED,
+    "convolution": _PADDED,
+    "convolution_in_loop": _PADDED,
     "finite_differences_gradient": "the differences are an array that the gradient reads; XLA computes each of them "
     "seven times instead",
     "inverse_16_batch": "the arrays take as much as XLA's; a quarter of a megabyte, whatever the batch, comes on top",
