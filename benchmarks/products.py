@@ -256,13 +256,15 @@ def client() -> Any:
     return _CLIENT[0]
 
 
-def calls_each(step: Step, clock: Callable[[], float]) -> int:
-    """Calls of ``step`` between two readings of ``clock``, so that they take many of the steps in which it advances."""
+def calls_each(step: Step, clock: Callable[[], float], least: float = 0.0) -> int:
+    """Calls of ``step`` between two readings of ``clock``, so that they take ``least`` seconds and many of the steps in
+    which it advances.
+    """
     readings = {clock() for _ in range(100)}
     while len(readings) < 2:
         readings.add(clock())
     ordered = sorted(readings)
-    least = CLOCK_STEPS * min(b - a for a, b in itertools.pairwise(ordered))
+    least = max(least, CLOCK_STEPS * min(b - a for a, b in itertools.pairwise(ordered)))
     calls = 1
     while True:
         start = clock()
@@ -275,13 +277,18 @@ def calls_each(step: Step, clock: Callable[[], float]) -> int:
 
 
 def measure(
-    steps: dict[str, Step], clock: Callable[[], float], seconds: float = SECONDS
+    steps: dict[str, Step],
+    clock: Callable[[], float],
+    seconds: float = SECONDS,
+    least: float = 0.0,
 ) -> dict[str, float]:
-    """Seconds of a call of each, the fastest found in ``seconds`` of calls for each."""
+    """Seconds of a call of each, the fastest found in ``seconds`` of calls for each, which are counted by ``least``
+    seconds at a time.
+    """
     best = dict.fromkeys(steps, float("inf"))
     for step in steps.values():
         step()
-    calls = {name: calls_each(step, clock) for name, step in steps.items()}
+    calls = {name: calls_each(step, clock, least) for name, step in steps.items()}
     until = time.perf_counter() + seconds * len(steps)
     rounds = 0
     while time.perf_counter() < until or rounds < 3:

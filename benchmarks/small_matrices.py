@@ -15,7 +15,6 @@ of the others (above 1: faster than all of them). PyTorch is left out, by name, 
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import sys
 import time
@@ -30,6 +29,10 @@ import jax.numpy as jnp
 import jax.scipy as jsp
 import numpy as np
 
+from benchmarks.products import measure
+
+# Of processor time that are counted at a time: Linux adds what another thread takes some milliseconds late, so that the
+# shortest call by itself would be one of which a thread's part is missing.
 PROCESSOR_SECONDS: Final = 0.02
 ORDERS: Final = (2, 3, 4, 8, 16, 32, 64)
 Function = Callable[..., Any]
@@ -157,39 +160,6 @@ def rivals(name: str, arguments: tuple[np.ndarray, ...]) -> dict[str, Callable[[
     return steps
 
 
-def calls_each(step: Callable[[], Any], clock: Callable[[], float]) -> int:
-    """Calls between two readings of ``clock``: Linux adds what another thread takes of the processor some milliseconds
-    late, so that the shortest call by itself would be one of which a thread's part is missing.
-    """
-    if clock is not time.process_time:
-        return 1
-    start = time.perf_counter()
-    step()
-    return math.ceil(PROCESSOR_SECONDS / (time.perf_counter() - start))
-
-
-def measure(
-    steps: dict[str, Callable[[], Any]], clock: Callable[[], float], seconds: float
-) -> dict[str, float]:
-    """Microseconds of the fastest call of each, in turns."""
-    for step in steps.values():
-        step()
-    calls = {name: calls_each(step, clock) for name, step in steps.items()}
-    best = dict.fromkeys(steps, float("inf"))
-    deadline = time.perf_counter() + seconds
-    turns = 0
-    while turns < 3 or time.perf_counter() < deadline:
-        turns += 1
-        for name, step in steps.items():
-            step()  # what the others evicted from the caches is not counted
-            for _ in range(3):
-                start = clock()
-                for _ in range(calls[name]):
-                    step()
-                best[name] = min(best[name], 1e6 * (clock() - start) / calls[name])
-    return best
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("names", nargs="*", help="parts of names; all operations without")
@@ -202,6 +172,7 @@ def main() -> int:
     options = parser.parse_args()
     jax.config.update("jax_enable_x64", options.dtype == "float64")
     clock = time.process_time if options.clock == "cpu" else time.perf_counter
+    counted = PROCESSOR_SECONDS if options.clock == "cpu" else 0.0
     device = jax.devices("xpu")[0]
     print(
         f"JAX {jax.__version__}, {len(os.sched_getaffinity(0))} threads, {device.device_kind}; "
@@ -217,7 +188,12 @@ def main() -> int:
             inputs = operation.inputs(np.random.default_rng(n), batch, n)
             arguments = tuple(np.ascontiguousarray(x, options.dtype) for x in inputs)
             steps = rivals(name, arguments)
-            least = measure(steps, clock, options.seconds)
+            least = {
+                key: 1e6 * value
+                for key, value in measure(
+                    steps, clock, options.seconds / len(steps), counted
+                ).items()
+            }
             ours = least.pop("ours")
             best = min(least, key=lambda key: least[key])
             if options.markdown:

@@ -122,7 +122,7 @@ absl::Status CheckLengths(tf::XlaOpKernelContext* context) {
   return absl::OkStatus();
 }
 
-// There is no difference of two bools: the bridge makes a function of none.
+// Bools cannot be subtracted, and the bridge does not look at the type.
 absl::Status CheckDifference(tf::XlaOpKernelContext* context) {
   if (context->input_type(2) != tf::DT_BOOL) return absl::OkStatus();
   return absl::InvalidArgumentError("updates of type bool cannot be subtracted");

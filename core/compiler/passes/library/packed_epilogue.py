@@ -230,8 +230,6 @@ class _Epilogue:
         if found is None:
             return reshape(i, self.dims)
         dims, places = found
-        if source.opcode == "constant" and not source.dims:
-            self.made.add(source)
         source = self._computed(source) if source.dims == dims else reshape(source, dims)
         new = i.replace(
             shape=Shape(i.dtype, self.dims),

@@ -81,11 +81,10 @@ def twice(c: Instruction) -> Instruction:
 
 
 def unmasked(c: Instruction) -> Instruction:
-    """The mask is of another product's size of numbers, and the product decides itself."""
+    """The condition is on the product itself, all of which is needed."""
     return select(compare(c, number(0.0, *c.dims), "GT"), c, number(0.0, *c.dims))
 
 
-FAR: Final = 1 << 40
 CASES: Final[list[tuple[Callable[[Instruction], Instruction], Ranges]]] = [
     (lower, Ranges(least=0)),
     (upper, Ranges(most=-1)),
