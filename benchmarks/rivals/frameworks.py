@@ -41,6 +41,10 @@ class Framework:
     def results(self, value: Any) -> list[np.ndarray]:
         return [np.asarray(leaf) for leaf in leaves(value)]
 
+    def program_results(self, program: Program, value: Any) -> list[np.ndarray]:
+        """The results in the order of dimensions of the program's own."""
+        return self.results(value)
+
     def version(self) -> str:
         raise NotImplementedError
 
@@ -153,7 +157,8 @@ class Torch(Framework):
         return program.makers["torch"]()
 
     def place(self, program: Program, inputs: Sequence[Any]) -> Sequence[Any]:
-        return [self.tensor(value) for value in inputs]
+        arrangement = program.arrangements.get("torch")
+        return [self.tensor(v) for v in (arrangement.inputs(inputs) if arrangement else inputs)]
 
     def prepare(self, program: Program, placed: Sequence[Any]) -> tuple[float | None, Run]:
         return None, self.function(program)
@@ -170,6 +175,11 @@ class Torch(Framework):
             array = leaf.detach()
             found.append((array.float() if array.dtype == self.torch.bfloat16 else array).numpy())
         return found
+
+    def program_results(self, program: Program, value: Any) -> list[np.ndarray]:
+        arrangement = program.arrangements.get("torch")
+        found = self.results(value)
+        return arrangement.results(found) if arrangement else found
 
     def version(self) -> str:
         return f"PyTorch {self.torch.__version__}"

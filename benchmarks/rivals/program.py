@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, Final
@@ -20,6 +20,16 @@ import numpy as np
 PACKAGES: Final = ("benchmarks.rivals.programs", "benchmarks.complaints")
 Inputs = tuple[Any, ...]
 Make = Callable[[], Callable[..., Any]]  # imports the framework, returns the program
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """How a framework's users hold the arrays of a program: ``inputs`` makes theirs of the program's, ``results`` the
+    program's of theirs. Neither is timed.
+    """
+
+    inputs: Callable[[Sequence[Any]], Sequence[Any]]
+    results: Callable[[list[np.ndarray]], list[np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -33,7 +43,9 @@ class Program:
     relative error that an adaptive method is asked for, on top. ``wide``: whether the
     reference is computed in double precision; False for programs that draw random numbers, whose numbers differ
     then. ``comparable``: makes of the results what is compared (signs of eigenvectors are anybody's).
-    ``check``: says what is wrong with results where no comparison makes sense (samplers); "" if nothing is.
+    ``arrangements``: by framework, where its users have other orders of dimensions than JAX's. ``rounding``: the
+    name of the element type in which it computes, where that is not the inputs'. ``check``: says what is wrong with
+    results where no comparison makes sense (samplers); "" if nothing is.
     ``jit``: whether the JAX function is compiled as a whole; False: it is Python that compiles parts of itself.
     ``x64``: JAX's 64-bit types are on. ``source``: the complaint it stands for.
     """
@@ -52,6 +64,8 @@ class Program:
     wide: bool = True
     comparable: Callable[[list[np.ndarray]], list[np.ndarray]] | None = None
     check: Callable[[list[np.ndarray]], str] | None = None
+    arrangements: dict[str, Arrangement] = field(default_factory=dict)
+    rounding: str = ""
     jit: bool = True
     x64: bool = False
     source: str = ""

@@ -109,7 +109,7 @@ class Worker:
         placed = self.framework.place(entry, entry.make_inputs())
         compile_seconds, run = self.framework.prepare(entry, placed)
         value = run(*placed)
-        np.savez(results, *[saved(array) for array in self.framework.results(value)])
+        np.savez(results, *[saved(array) for array in self.framework.program_results(entry, value)])
         del value
         start = time.perf_counter()
         run(*placed)
