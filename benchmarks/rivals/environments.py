@@ -109,6 +109,10 @@ _ONNX = Environment(
     "onnxruntime", ("3.13", "3.12", "3.11"), ("numpy", "onnx", "onnxruntime", "ml_dtypes")
 )
 _TENSORFLOW = Environment("tensorflow", ("3.13", "3.12", "3.11"), ("tensorflow-cpu",))
+# Built from source: some ten minutes of the CPU.
+_LLAMA_CPP = Environment(
+    "llama.cpp", ("3.11", "3.12", "3.13"), ("numpy", "ml_dtypes", "gguf", "llama-cpp-python")
+)
 
 OURS: Final = "tripont"
 JAXLIBS: Final = ("jaxlib-0.4.31", "jaxlib-0.10.2", "jaxlib-newest")
@@ -137,6 +141,7 @@ RIVALS: Final = {
         Rival("scipy", "numpy", _SCIPY),
         Rival("onnxruntime", "onnx", _ONNX),
         Rival("tensorflow", "tensorflow", _TENSORFLOW, {"TF_CPP_MIN_LOG_LEVEL": "2"}),
+        Rival("llama.cpp", "llama.cpp", _LLAMA_CPP),
     )
 }  # fmt: skip
 

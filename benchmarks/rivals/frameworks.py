@@ -225,6 +225,18 @@ class Onnx(Framework):
         return f"ONNX Runtime {onnxruntime.__version__}"
 
 
+class LlamaCpp(Framework):
+    """The maker's function takes the weights once: it writes a file of them, which is loaded as users load theirs."""
+
+    def prepare(self, program: Program, placed: Sequence[Any]) -> tuple[float | None, Run]:
+        return None, program.makers["llama.cpp"]()
+
+    def version(self) -> str:
+        import llama_cpp
+
+        return f"llama-cpp-python {llama_cpp.__version__}"
+
+
 class TensorFlow(Framework):
     """``tf.function`` as users write it: the graph's kernels, not XLA's."""
 
@@ -258,6 +270,7 @@ FRAMEWORKS: dict[str, type[Framework]] = {
     "torch.compile": CompiledTorch,
     "onnx": Onnx,
     "tensorflow": TensorFlow,
+    "llama.cpp": LlamaCpp,
 }
 FUNCTIONS = {"tripont": "jax", "torch.compile": "torch"}  # whose functions a framework runs
 

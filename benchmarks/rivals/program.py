@@ -34,8 +34,8 @@ class Arrangement:
 
 @dataclass(frozen=True)
 class Program:
-    """``makers``: framework -> what makes the program: "jax", "numpy", "torch", "tensorflow"; "onnx" makes a
-    model's bytes.
+    """``makers``: framework -> what makes the program: "jax", "numpy", "torch", "tensorflow"; "llama.cpp"; "onnx" makes
+    a model's bytes.
 
     ``bytes`` and ``flops``: the least that any implementation moves to and from memory, and computes (additions
     and multiplications count one each); ``unit``: the element type whose peak limits the arithmetic. ``terms``:
@@ -92,7 +92,7 @@ class Registry:
     ) -> None:
         """The keywords that name a framework are makers, the others fields of :class:`Program`."""
         assert name not in self.programs, name
-        frameworks = ("jax", "numpy", "torch", "tensorflow", "onnx")
+        frameworks = ("jax", "numpy", "torch", "tensorflow", "onnx", "llama.cpp")
         makers = {key: settings.pop(key) for key in frameworks if key in settings}
         self.programs[name] = Program(
             name, self.kind, self.module, description, inputs, makers, **settings

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 
-from benchmarks.rivals import layers, models
+from benchmarks.rivals import layers, llama_cpp, models
 from benchmarks.rivals.programs import language
 
 torch = pytest.importorskip("torch")
@@ -91,7 +91,7 @@ LLAMA = language.Llama(layers=2, width=64, heads=4, shared=2, wide=128, tokens=5
 def arrays_of(form: str) -> tuple[list[str], list[np.ndarray]]:
     random = np.random.default_rng(1)
     pairs = list(language.weights(LLAMA, form, random))
-    tokens = random.integers(0, LLAMA.tokens, language.TOKENS, np.int32)
+    tokens = random.integers(0, LLAMA.tokens, language.START + language.TOKENS, np.int32)
     return [layers.OTHER, *(kind for kind, _ in pairs)], [tokens, *(array for _, array in pairs)]
 
 
@@ -160,3 +160,37 @@ def test_bytes_are_those_of_the_weights() -> None:
             if a.ndim == 2
         )
         assert language.least_bytes(small, form) == language.TOKENS * read
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_blocks_are_scales_and_numbers(bits: int) -> None:
+    random = np.random.default_rng(2)
+    end = 1 << (bits - 1)
+    values = random.integers(-end, end, (3, 64), np.int8)
+    scales = 2.0 ** random.integers(-9, 3, (3, 2))
+    made = llama_cpp.blocks(values, scales, bits).reshape(3, 2, -1)
+    np.testing.assert_array_equal(made[..., :2].copy().view(np.float16)[..., 0], scales)
+    packed = made[..., 2:]
+    if bits == 4:
+        packed = np.concatenate([packed & 15, packed >> 4], -1).astype(np.int8) - 8
+    np.testing.assert_array_equal(packed.reshape(3, 64).view(np.int8), values)
+
+
+def test_rotating_neighbours_of_interleaved_rows_is_rotating_halves() -> None:
+    random = np.random.default_rng(3)
+    heads, width = 2, 8
+    x = random.standard_normal(heads * width)
+    angles = np.repeat(random.standard_normal(width // 2)[None], heads, 0)
+    first, second = np.split(x.reshape(heads, width), 2, -1)
+    halves = np.concatenate(
+        [first * np.cos(angles) - second * np.sin(angles), second * np.cos(angles) + first * np.sin(angles)], -1
+    )  # fmt: skip
+    even, odd = np.moveaxis(llama_cpp.interleaved(x, heads).reshape(heads, -1, 2), -1, 0)
+    neighbours = np.stack(
+        [
+            even * np.cos(angles) - odd * np.sin(angles),
+            odd * np.cos(angles) + even * np.sin(angles),
+        ],
+        -1,
+    )
+    np.testing.assert_array_equal(neighbours.ravel(), llama_cpp.interleaved(halves.ravel(), heads))

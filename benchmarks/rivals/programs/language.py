@@ -1,10 +1,10 @@
 """Steps of language models: tokens one after another with a cache of keys and values, which is updated in place.
 
-A call feeds some given tokens behind a cache of ``START`` positions (zeros), so that everybody multiplies the same
-numbers, and returns the scores after the last one. Weights are random: of f32 or bf16; of s8, with a scale for each
-column; of s4, with a scale for each 32 terms of a column. The table of tokens, which is the last matrix too, is of s8
-where the others are of s8 or s4. The numbers of the large model are not compared, only those of the small one: a
-reference in double precision would take 20 GB.
+A call feeds some given tokens behind a prompt, whose keys and values are in the cache since the first call, so that
+everybody multiplies the same numbers, and returns the scores after the last one. Weights are random: of f32 or bf16; of
+s8, with a scale for each column; of s4, with a scale for each 32 terms of a column. The table of tokens, which is the
+last matrix too, is of s8 where the others are of s8 or s4. The numbers of the large model are not compared, only those
+of the small one: a reference in double precision would take 20 GB.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from .. import llama_cpp
 from ..layers import MATRIX, OTHER, arranged, rotary_tables
 from ..program import Arrangement, Registry
 
 PROGRAMS = Registry("language models", __name__)
-START: Final = 128  # positions before the first token
+START: Final = 64  # tokens of the prompt
 LENGTH: Final = 256  # of the cache
 TOKENS: Final = 8  # of a call
 GROUP: Final = 32  # terms that share a scale of s4
@@ -130,7 +131,7 @@ def jax_steps(model: Llama, form: str) -> Callable[..., Any]:
         take = iter(arrays)
         table = next(take)
         scales = next(take) if form in ("s8", "s4") else None
-        token, position = tokens[index], START + index
+        token, position = tokens[index], index
         x = table[token]
         if scales is not None:
             x = x.astype(scales.dtype) * scales[token]
@@ -158,15 +159,16 @@ def jax_steps(model: Llama, form: str) -> Callable[..., Any]:
     state: list[Any] = []
 
     def run(tokens: Any, *arrays: Any) -> Any:
-        if not state:
+        state_is_filled = bool(state)
+        if not state_is_filled:
             shape = (LENGTH, model.shared, model.head)
             like = arrays[-1]
             state[:] = [
                 tuple(jax.device_put(np.zeros(shape, like.dtype), like.device) for _ in range(2))
                 for _ in range(model.layers)
             ]
-        caches = list(state)
-        for index in range(TOKENS):
+        scores, caches = None, list(state)
+        for index in range(START if state_is_filled else 0, START + TOKENS):
             scores, caches = compiled(caches, tokens, index, arrays)
         state[:] = caches
         return scores
@@ -220,7 +222,8 @@ def torch_steps(model: Llama, form: str) -> Callable[..., Any]:
 
     def run(tokens: Any, *arrays: Any) -> Any:
         with torch.inference_mode():
-            if not state:
+            state_is_filled = bool(state)
+            if not state_is_filled:
                 like = arrays[-1]
                 tables[:] = [
                     torch.from_numpy(t).to(like.dtype) for t in rotary_tables(LENGTH, model.head)
@@ -229,8 +232,9 @@ def torch_steps(model: Llama, form: str) -> Callable[..., Any]:
                 state[:] = [
                     (like.new_zeros(shape), like.new_zeros(shape)) for _ in range(model.layers)
                 ]
-            for index in range(TOKENS):
-                scores = step(state, tokens[index], START + index, arrays)
+            scores = None
+            for index in range(START if state_is_filled else 0, START + TOKENS):
+                scores = step(state, tokens[index], index, arrays)
             return scores
 
     return run
@@ -252,7 +256,7 @@ def add(name: str, title: str, model: Llama, form: str) -> None:
     kinds = [OTHER]
 
     def inputs(random: np.random.Generator) -> tuple[Any, ...]:
-        tokens = random.integers(0, model.tokens, TOKENS, np.int32)
+        tokens = random.integers(0, model.tokens, START + TOKENS, np.int32)
         pairs = list(weights(model, form, random))
         kinds[1:] = [kind for kind, _ in pairs]
         return tokens, *(array for _, array in pairs)
@@ -260,9 +264,10 @@ def add(name: str, title: str, model: Llama, form: str) -> None:
     def held(arrays: Sequence[Any]) -> Sequence[Any]:
         return [arranged(kind, array) for kind, array in zip(kinds, arrays, strict=True)]
 
-    settings: dict[str, Any] = {"jax": lambda: jax_steps(model, form)}
+    makers: dict[str, Any] = {"jax": lambda: jax_steps(model, form)}
     if form != "s4":  # PyTorch itself multiplies no 4-bit weights on a CPU
-        settings |= {"torch": lambda: torch_steps(model, form)}
+        makers["torch"] = lambda: torch_steps(model, form)
+    makers["llama.cpp"] = lambda: llama_cpp.steps(model, form, START, LENGTH)
     PROGRAMS.add(
         f"{name}_{form}",
         f"{title}, weights of {form}: {TOKENS} tokens one after another",
@@ -272,7 +277,7 @@ def add(name: str, title: str, model: Llama, form: str) -> None:
         terms=model.wide,
         check=finite if model is LARGE else None,
         jit=False,
-        **settings,
+        **makers,
     )
 
 
