@@ -10,7 +10,7 @@ kind with AMX.
 operands           generated                                                            otherwise
 =================  ===================================================================  ============================
 floats, depthwise  features last, in one or two dimensions, without base dilation       the rows below
-                   (:mod:`.depthwise`), but for strided ones of bf16 of oneDNN
+                   (:mod:`.depthwise`)
 integers           all                                                                  the "convolution" kernel
 f64, 8 bits        all                                                                  the "convolution" kernel
 bf16               with AVX-512, not depthwise                                          oneDNN with AMX, and on Zen
@@ -83,7 +83,7 @@ def prefers_generated(convolution: Instruction, target: Target) -> bool:
     shape = _Class(convolution)
     costs = target.costs.convolutions
     is_fast = dtypes.BF16 in types and dtypes.BF16.name in target.costs.products.library_types
-    if not (is_fast and shape.is_strided) and match_depthwise(convolution, target) is not None:
+    if match_depthwise(convolution, target) is not None:
         return True
     if dtypes.BF16 in types:
         if costs.generates_bf16 and not shape.is_depthwise:

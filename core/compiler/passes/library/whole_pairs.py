@@ -3,7 +3,8 @@
 oneDNN's kernels multiply bf16 in pairs. Where a sum has an odd number of neighbours, its last pair has the number that
 follows in memory, multiplied by zero: an infinity or a NaN of another pixel or another group is a NaN in the sum then.
 So an odd number of features becomes an even one by a feature of zeros, which takes no longer. Gradients of weights,
-whose neighbours are pixels, are computed in f32 instead.
+whose neighbours are pixels, are computed in f32 instead, and so are depthwise convolutions: a zero beside each of their
+features would be twice the input, and no depthwise one for oneDNN.
 """
 
 from __future__ import annotations
@@ -16,9 +17,17 @@ from .convolution_kinds import is_input_gradient, is_weights_gradient
 
 
 def needs_f32(convolution: Instruction) -> bool:
-    """Whether it is the gradient of weights in rows of an odd number of pixels; a window of one pixel has no rows."""
-    if not (_is_bf16(convolution) and is_weights_gradient(convolution)):
+    """Whether it is depthwise, or the gradient of weights in rows of an odd number of pixels; a window of one pixel has
+    no rows.
+    """
+    if not _is_bf16(convolution):
         return False
+    if not is_weights_gradient(convolution):
+        groups = convolution.attributes["feature_group_count"]
+        return (
+            groups > 1
+            and convolution.operands[1].dims[_numbers(convolution).kernel_input_feature] == 1
+        )
     windows: tuple[WindowDimension, ...] = convolution.attributes["window"]
     if not windows:
         return False
