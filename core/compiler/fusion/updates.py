@@ -19,8 +19,13 @@ def update_kind(sweep: Sweep, instruction: Instruction) -> str:
         scattered = scatters_elements(instruction) or scatters_rows(instruction)
         if not scattered or sweep.costs.memory.places <= 0:
             return ""
+    target = instruction.operands[0]
+    if (
+        target.opcode == "constant" and not target.dims
+    ):  # a scalar is written into code, and has no memory to update
+        return ""
     # A fusion names each array once, so that nobody sees from outside that it reads what it changes.
-    if instruction.operands[0] in instruction.operands[1:]:
+    if target in instruction.operands[1:]:
         return ""
     return "" if _reads_around(sweep, instruction) else opcode
 
@@ -48,11 +53,13 @@ def _reads_around(sweep: Sweep, update: Instruction) -> bool:
 
 
 def keeps_update_in_place(sweep: Sweep, instruction: Instruction, cluster: Cluster) -> bool:
-    """Whether ``instruction`` reads the array that ``cluster`` updates at most where the update will write the same
-    element.
+    """Whether ``instruction`` is not the array that ``cluster`` updates (a scalar could be computed in it), and reads
+    that array at most where the update will write the same element.
     """
     update = cluster.roots[0]
     target = update.operands[0]
+    if instruction is target:
+        return False
     if target not in instruction.operands:
         return True
     return (

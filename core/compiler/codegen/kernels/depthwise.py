@@ -217,7 +217,9 @@ class _DepthwiseProduct(Places):
         pointer = b.gep(memory_type(self.lhs), source, i64(at), inbounds=False)
         number = self.lanes // self.each
         value = self.load(place(row, column, pointer), self.lhs, number)
-        if self.each > 1:
+        if number == 1:
+            value = b.splat(value, self.lanes)
+        elif self.each > 1:
             value = b.shuffle(value, value, [n // self.each for n in range(self.lanes)])
         return value
 

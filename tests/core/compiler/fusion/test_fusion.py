@@ -294,6 +294,17 @@ def test_update_does_not_read_its_target_elsewhere() -> None:
     assert kinds(after) == ["loop", "dynamic-update-slice"]
 
 
+@pytest.mark.parametrize("is_computed", [True, False])
+def test_a_scalar_that_is_updated_is_in_memory(is_computed: bool) -> None:
+    """Without indices an update writes all of it; a scalar has no memory while it is written into code."""
+    x = parameter(0)
+    target = op("exponential", x) if is_computed else number(8.0)
+    after = fused([x], op("negate", op("dynamic-update-slice", target, op("sqrt", x))))
+    for fusion in (i for i in after.entry.instructions if i.opcode == "fusion"):
+        roots = [i for i in fusion.called[0].instructions if i.opcode == "dynamic-update-slice"]
+        assert all(i.operands[0].opcode == "parameter" for i in roots)
+
+
 def test_a_stencil_is_computed_before_it_is_written() -> None:
     """Not each of the arrays that it is computed from is copied, of what the update is about to overwrite."""
     x = parameter(0, 20, 30)

@@ -64,7 +64,7 @@ def test_element_types(dtype: DType, onednn: bool) -> None:
 
 
 @pytest.mark.parametrize("features", [4, 5, 16, 17, 33])
-@pytest.mark.parametrize("each", [1, 2, 4])
+@pytest.mark.parametrize("each", [1, 2, 4, 16])  # 16: as many as a vector has, or more
 def test_numbers_of_features(features: int, each: int) -> None:
     """Those that vectors do not divide, and several features of the result for each of the input."""
     i = made(sizes={**SIZES, "C": features, "O": features * each})
