@@ -1,7 +1,7 @@
 """Products with what is before and behind them: a few rows by quantised weights, epilogues.
 
 python -m benchmarks.fused_products rows                    1, 4 and 8 rows beside reading the weights' bytes
-python -m benchmarks.fused_products rows --weights s8,bf16 --size 8192
+python -m benchmarks.fused_products rows --weights s8,bf16 --size 8192 --rows 1,2
 python -m benchmarks.fused_products around                  dequantisation and epilogues beside the product alone
 python -m benchmarks.fused_products --cpu x86-64-v3         kept to the instructions of another CPU
 python -m benchmarks.fused_products --threads 1 --clock cpu of processor time, on machines that do other things too
@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from benchmarks.products import Step, client, measure, restrict
 
-ROWS: Final = (1, 4, 8)
+ROWS: Final = "1,4,8"
 # Stored weights, the type that the program computes in, and the neighbours along k that share a scale (0: none is
 # applied, -1: one for each channel). Those with "zeros" share a zero point too, eight of which are in a word along n.
 WEIGHTS: Final = {
@@ -42,6 +42,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("what", nargs="?", choices=("rows", "around"), default="rows")
     parser.add_argument("--weights", default=",".join(WEIGHTS))
+    parser.add_argument("--rows", default=ROWS, help="how many are multiplied")
     parser.add_argument("--size", type=int, default=8192, help="weights are [size, size]")
     parser.add_argument("--cpu", default="host")
     parser.add_argument("--threads", type=int, default=0)
@@ -150,6 +151,7 @@ def rows(options: argparse.Namespace, compiled: Compiled, clock: Callable[[], fl
     import numpy as np
 
     size = options.size
+    counts = [int(m) for m in options.rows.split(",")]
     for name in options.weights.split(","):
         stored, given, group = WEIGHTS[name]
         zeros = name.endswith("-zeros")
@@ -163,13 +165,13 @@ def rows(options: argparse.Namespace, compiled: Compiled, clock: Callable[[], fl
             if zeros:
                 function = with_zeros(group)
                 more.append(array(stored, (size // group, size // 8), 3))
-            for m in ROWS:
+            for m in counts:
                 x = array(given, (m, size), 0)
                 steps[str(m)] = compiled.step(function, x, weights, *more)
             best = measure(steps, clock)
             rate = {key: weights.nbytes / t / 1e9 for key, t in best.items()}
             figures = "  ".join(
-                f"{m} rows {rate[str(m)]:5.1f} ({rate[str(m)] / rate['read']:.2f})" for m in ROWS
+                f"{m} rows {rate[str(m)]:5.1f} ({rate[str(m)] / rate['read']:.2f})" for m in counts
             )
             layout = "[n, k]" if turned else "[k, n]"
             print(f"{name:11} {layout}  reading {rate['read']:5.1f} GB/s  {figures}", flush=True)
