@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
+from typing import Final
 
 from ...ir import hlo
 from .. import llvm_ir
@@ -13,7 +15,11 @@ from ..representation import Complex, Element, components, map_components
 from . import accumulation
 from .contraction_loops import BLOCK, Coordinates, Loops, power_of_two, tile
 from .loops import count, mask_of
+from .shared_scales import any_not_finite, shared_scales, zero_if_finite
 from .staged import Staged, arrays_by_column
+
+# The most vectors that are summed before their scale: no more than an accumulator takes before it is added to others.
+_MOST_SUMMED: Final = 8
 
 
 class Dots:
@@ -38,6 +44,12 @@ class Dots:
         self.in_word: int = loops.dot.attributes.get("interleaved", 1)
         in_pairs = self.tiles <= 4 and self.main % (2 * self.lanes) == 0
         self.unroll = (loops.line if self.streams else 2 if in_pairs else 1) * self.in_word
+        self.scales = shared_scales(loops) if self.streams else None
+        self.scaled = self.summed_before_scales()
+        if self.scaled:
+            self.unroll = math.lcm(self.unroll, self.scaled)
+        else:
+            self.scales = None
         self.ahead = costs.memory.bytes_ahead // loops.streamed_size
         # The next columns are fetched ahead, rather than the next elements of these.
         read = self.width * minor.size * loops.streamed_size // self.in_word
@@ -63,6 +75,22 @@ class Dots:
         width = tile(columns, max(1, budget // height))
         return height if height >= 4 else tile(rows, max(1, budget // width)), width
 
+    def summed_before_scales(self) -> int:
+        """How many vectors of the matrix are summed before they are multiplied by their scales; 0 if none are.
+
+        The vectors of a word have numbers of several groups each, but all of them the same ones.
+        """
+        scales, lanes = self.scales, self.lanes
+        if scales is None or self.others or lanes < self.loops.lanes or self.rest:
+            return 0
+        run = self.in_word * lanes
+        vectors = scales.part(run, _MOST_SUMMED * lanes) // lanes
+        if not vectors and self.in_word > 1 and scales.group % self.in_word == 0:
+            vectors = self.in_word
+        # The sums of each row are multiplied: with many rows that takes as long as to multiply each vector.
+        pays = vectors >= 2 * self.height and self.height <= 3
+        return vectors if pays and self.main % (vectors * lanes) == 0 else 0
+
     def emit(self) -> int:
         """Write the kernel; the units of work."""
         loops = self.loops
@@ -79,7 +107,7 @@ class Dots:
 
     def tile(self, index: Index) -> None:
         loops, row, column = self.loops, self.loops.row, self.loops.column
-        height, width, tiles = self.height, self.width, self.tiles
+        height, width = self.height, self.width
         self.fixed_at = dict(zip(loops.outer, index, strict=False))
         top = loops.start(index[-2], height, row.size)
         left = loops.start(index[-1], width, column.size)
@@ -88,16 +116,38 @@ class Dots:
         self.column_at = [loops.offset(left, v, 1, column.size) for v in range(width)]
         self.following = [self.g.shift(place, width) for place in self.column_at]
 
+        sums = self.sums()
+        if self.scales is not None:
+            sums = self.again_if_not_finite(sums)
+        for r in range(height):
+            at = {**self.fixed_at, row: self.row_at[r]}
+            self.store(at, left, sums[r * width : (r + 1) * width])
+
+    def sums(self) -> list[Element]:
+        """The elements of the tile, row by row."""
+        loops, width, tiles = self.loops, self.width, self.tiles
         start = [loops.zeros(self.lanes) for _ in range(tiles)]
         if self.rest and self.mask is None:
             start += [loops.zeros(1) for _ in range(tiles)]
         terms = -(-self.minor.size // self.lanes)
         values = loops.contract(self.others, 1, start, self.along, terms)
-        for r in range(height):
+        found: list[Element] = []
+        for r in range(self.height):
             sums = self.sum_lanes(values[r * width : (r + 1) * width])
             if tail := values[tiles + r * width : tiles + (r + 1) * width]:
                 sums = [loops.add_elements(a, b) for a, b in zip(sums, tail, strict=True)]
-            self.store({**self.fixed_at, row: self.row_at[r]}, left, sums)
+            found += sums
+        return found
+
+    def again_if_not_finite(self, sums: list[Element]) -> list[Element]:
+        """``sums``, which were multiplied by scales, or those of the matrix as it is if one is not finite."""
+        scales, self.scales = self.scales, None
+        zeros = [zero_if_finite(self.loops, components(s)[0]) for s in sums]
+        found = any_not_finite(self.loops, functools.reduce(self.loops.add, zeros))
+        (again, then), (same, otherwise) = self.g.either(found, self.sums, lambda: sums)
+        self.scales = scales
+        phi = self.g.builder.phi
+        return [phi([(a, then), (b, otherwise)]) for a, b in zip(again, same, strict=True)]
 
     def along(self, at: Coordinates, accumulators: list[Element]) -> None:
         """Add all products along ``minor``: to vectors, and those behind the last whole vector to scalars."""
@@ -109,21 +159,14 @@ class Dots:
             def steps(i: Value, flat: list[Value]) -> list[Value]:
                 inner = self.loops.grouped(flat)
                 start = Coordinate(i, 0, 1, None, 0, size - 1, step)
-                for by in range(0, step, lanes):
-                    k = self.loops.offset(start, by, lanes, size)
-                    k_right = self.in_matrix(start, by)
-                    if self.streams and by % (self.loops.line * lanes * self.in_word) == 0:
-                        self.fetch(at, k_right)
-                    self.product(at, k, inner, k_right)
+                self.products(at, start, range(0, step, lanes), inner, fetches=self.streams)
                 return [v for e in inner for v in components(e)]
 
             block = accumulation.BLOCK if self.tiles <= 4 else BLOCK
             vectors = self.loops.accumulate(whole, step, vectors, steps, self.unroll, block)
         else:
             whole = 0
-        for by in range(whole, self.main, lanes):
-            place = self.loops.offset(ZERO, by, lanes, size)
-            self.product(at, place, vectors, self.in_matrix(ZERO, by))
+        self.products(at, ZERO, range(whole, self.main, lanes), vectors)
         if self.mask is not None:
             before = list(vectors)
             with self.g.masked(self.mask):
@@ -135,6 +178,58 @@ class Dots:
             for by in range(self.main, size):
                 self.product(at, self.loops.offset(ZERO, by, 1, size), scalars)
         accumulators[:] = [*vectors, *scalars]
+
+    def products(
+        self,
+        at: Coordinates,
+        start: Coordinate,
+        places: range,
+        accumulators: list[Element],
+        *,
+        fetches: bool = False,
+    ) -> None:
+        """Add the products of the vectors ``places`` behind ``start`` to the tile's accumulators."""
+        size, lanes = self.minor.size, self.lanes
+        for number, by in enumerate(places):
+            k_right = self.in_matrix(start, by)
+            if fetches and by % (self.loops.line * lanes * self.in_word) == 0:
+                self.fetch(at, k_right)
+            if self.scales is None:
+                self.product(at, self.loops.offset(start, by, lanes, size), accumulators, k_right)
+            elif number % self.scaled == 0:
+                self.scaled_products(at, start, by, accumulators)
+
+    def scaled_products(
+        self, at: Coordinates, start: Coordinate, first: int, accumulators: list[Element]
+    ) -> None:
+        """Add the products of vectors that share their scales, from ``first`` behind ``start`` on: sums of the
+        integers, multiplied by the scales.
+        """
+        assert self.scales is not None
+        loops, size, lanes, column = self.loops, self.minor.size, self.lanes, self.loops.column
+        # As many columns at once as there are registers for their sums: vectors of rows are read once for them then.
+        most = (loops.registers * 3 // 4 - self.tiles) // self.height
+        at_once = next(n for n in (4, 3, 2, 1) if self.width % n == 0 and n <= max(1, most))
+        k_scales = self.in_matrix(start, first)
+        if self.in_word == 1 or self.scales.group % (self.in_word * lanes) == 0:
+            k_scales = loops.offset(k_scales, 0, 1, size)
+        for left in range(0, self.width, at_once):
+            columns = self.column_at[left : left + at_once]
+            sums = [loops.zeros(lanes)] * (self.height * len(columns))
+            for by in range(first, first + self.scaled * lanes, lanes):
+                k_at = {**self.fixed_at, **at, self.minor: self.in_matrix(start, by)}
+                with self.scales.integers_alone():
+                    right = [loops.read(1, {**k_at, column: place}) for place in columns]
+                k_at[self.minor] = loops.offset(start, by, lanes, size)
+                loops.add_products(k_at, self.row_at, right, sums)
+            k_at = {**self.fixed_at, **at, self.minor: k_scales}
+            with self.scales.scales_alone():
+                scales = [loops.read(1, {**k_at, column: place}) for place in columns]
+            for r in range(self.height):
+                for n, scale in enumerate(scales):
+                    place = r * self.width + left + n
+                    part = sums[r * len(columns) + n]
+                    accumulators[place] = loops.multiply_add(scale, part, accumulators[place])
 
     def product(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 from .. import llvm_ir
 from ..generator import ZERO, Coordinate, Index, fixed
@@ -12,6 +13,7 @@ from ..representation import Element
 from . import accumulation
 from .contraction_loops import BLOCK, Coordinates, Loops
 from .loops import count
+from .shared_scales import any_not_finite, shared_scales, zero_if_finite
 
 
 class Panels:
@@ -48,6 +50,8 @@ class Panels:
         tall = -(-row.size // -(-row.size // loops.most_rows))
         # Rows of lhs at a time. (Not overlapping ones: what is added to a row's sums is added once.)
         self.parts = [range(n, min(n + tall, row.size)) for n in range(0, row.size, tall)]
+        self.scales = shared_scales(loops)
+        self.scaled = 0  # rows of the matrix whose sums are multiplied by a scale; 0: none are
         self.spans = self.rows_of_buffers()
         size = row.size * self.stride
         self.buffers = [self.g.builder.alloca(loops.type, size) for _ in self.spans]
@@ -62,6 +66,13 @@ class Panels:
         pages = 2 if self.row.size == 1 and self.in_a_word == 1 else 1
         rows = self.loops.target.costs.blocks.streamed_rows // pages
         spans, most = [rows], BLOCK // 2
+        if self.scales is not None:
+            self.scaled = self.scales.part(rows, rows * most)
+        if self.scaled >= 16 * self.row.size:
+            spans.append(self.scaled)
+            most = accumulation.BLOCK
+        else:
+            self.scales = None
         while self.loops.rounds and (self.depth.size - self.depth.size % rows) // spans[-1] > most:
             spans.append(spans[-1] * most)
             most = accumulation.BLOCK
@@ -94,17 +105,37 @@ class Panels:
         """Write ``width`` columns of the result from ``left`` on."""
         self.fixed_at, self.left, self.width = fixed_at, left, width
         total = self.buffers[-1]
+        self.sums(total)
+        if self.scales is not None:
+            scales, self.scales = self.scales, None
+            with self.g.only_if(self.not_finite(total)):
+                self.sums(total)
+            self.scales = scales
+        for r in range(self.row.size):
+            with self.g.loop(i64(0), width, self.lanes) as (i, _, _):
+                value = self.load(total, self.g.add(i, i64(r * self.stride)))
+                at = {**fixed_at, self.row: fixed(r), self.column: self.columns_at(i)}
+                self.loops.store(at, value)
+
+    def sums(self, total: Value) -> None:
+        """Make the sums of the unit's columns."""
         rest = self.depth.size % self.spans[0]  # the rows that come first
         if rest:
             self.chunk(rest, ZERO, total, True)
         else:
             self.clear(total)
         self.rows(len(self.spans) - 1, i64(rest), i64(self.depth.size))
+
+    def not_finite(self, total: Value) -> Value:
+        """Whether one of the unit's sums, which are in the buffer ``total``, is infinite or NaN."""
+        g, loops = self.g, self.loops
+        found = llvm_ir.zero(llvm_ir.vector(loops.type, self.lanes))
         for r in range(self.row.size):
-            with self.g.loop(i64(0), width, self.lanes) as (i, _, _):
-                value = self.load(total, self.g.add(i, i64(r * self.stride)))
-                at = {**fixed_at, self.row: fixed(r), self.column: self.columns_at(i)}
-                self.loops.store(at, value)
+            with g.loop(i64(0), self.width, self.lanes, [found]) as (i, carried, results):
+                value = self.load(total, g.add(i, i64(r * self.stride)))
+                carried[:] = [loops.add(carried[0], zero_if_finite(loops, value))]
+            (found,) = results
+        return any_not_finite(loops, found)
 
     def rows(self, level: int, start: Value, stop: Value) -> None:
         """Take rows [start, stop) of the matrix into the buffer of ``level``."""
@@ -120,9 +151,28 @@ class Panels:
             end = g.builder.intrinsic("smin", [g.add(k, i64(spans[level])), stop])
             g.note(end)
             self.rows(level - 1, k, end)
+            if level == 1 and self.scales is not None:
+                self.add_scaled(k, part, into)
+                return
             for i in self.each_vector():
                 total = self.loops.add(self.load(into, i), self.load(part, i))
                 self.loops.store_vector(into, i, total)
+
+    def add_scaled(self, k: Value, part: Value, into: Value) -> None:
+        """Add the sums in ``part``, of rows from ``k`` on that have the same scales, to those in ``into``."""
+        assert self.scales is not None
+        loops, g = self.loops, self.g
+        at = {
+            **self.fixed_at,
+            self.depth: Coordinate(k, high=self.depth.size - 1, multiple=self.scaled),
+        }
+        with g.loop(i64(0), self.width, self.lanes) as (i, _, _), self.scales.scales_alone():
+            scale = loops.read(1, {**at, self.column: self.columns_at(i)})
+            for r in range(self.row.size):
+                place = g.add(i, i64(r * self.stride))
+                total = loops.multiply_add(scale, self.load(part, place), self.load(into, place))
+                assert isinstance(total, Value)
+                loops.store_vector(into, place, total)
 
     def chunk(self, rows: int, k: Coordinate, into: Value, first: bool) -> None:
         """Take ``rows`` rows of the matrix from ``k`` on into a buffer, which holds none before the ``first`` ones."""
@@ -146,16 +196,24 @@ class Panels:
                     if part is self.parts[0] and number % self.in_a_word == 0:
                         self.fetch(loops.offset(k, number + self.spans[0], 1, depth.size), i, step)
                     matrix_at = {**self.fixed_at, depth: k_coordinate}
-                    right = [
-                        loops.read(1, {**matrix_at, self.column: self.columns_at(i, by)})
-                        for by in range(0, step, self.lanes)
-                    ]
+                    right = self.read_columns(matrix_at, i)
                     for n, total in enumerate(totals):
                         r, v = divmod(n, self.vectors)
                         totals[n] = loops.multiply_add(factors[r], right[v], total)
                 for i, total in zip(into_at, totals, strict=True):
                     assert isinstance(total, Value)
                     loops.store_vector(into, i, total)
+
+    def read_columns(self, at: Coordinates, i: Value) -> list[Element]:
+        """The vectors of columns of the matrix from the ``i``-th one of the unit on, but for their scales if sums are
+        multiplied by them.
+        """
+        apart = self.scales.integers_alone() if self.scales is not None else nullcontext()
+        with apart:
+            return [
+                self.loops.read(1, {**at, self.column: self.columns_at(i, v * self.lanes)})
+                for v in range(self.vectors)
+            ]
 
     def fetch(self, ahead: Coordinate, i: Value, step: int) -> None:
         """Ask for the row ``ahead`` of the matrix, of ``step`` columns."""

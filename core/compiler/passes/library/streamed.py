@@ -15,6 +15,7 @@ from ...ir.hlo import DotDimensionNumbers, Instruction, Shape
 from ...ir.moves import transpose
 from ...ir.patterns import convert, reshape
 from .gemm import sizes_of, streamed_sides
+from .shared_scales import shared_scales
 from .weights import Weights
 
 if TYPE_CHECKING:
@@ -47,6 +48,9 @@ def match_streamed(dot: Instruction, context: Context) -> Instruction | None:
     if in_word > 1 and k % (lanes * in_word) == 0:
         left = _interleaved(left, lanes, in_word)
         attributes["interleaved"] = in_word
+    scales = shared_scales(right, contracted) if is_made else None
+    if scales is not None and accumulator is dtypes.F32:
+        attributes["shared_scales"] = tuple(scales)
     product = dot.derive(
         "dot",
         (left, right),
