@@ -18,8 +18,10 @@ from .loops import count, mask_of
 from .shared_scales import any_not_finite, shared_scales, zero_if_finite
 from .staged import Staged, arrays_by_column
 
-# The most vectors that are summed before their scale: no more than an accumulator takes before it is added to others.
+# The most vectors that are summed before they are multiplied by their scale, or divided by it, which takes long: no
+# more than an accumulator takes before it is added to others.
 _MOST_SUMMED: Final = 8
+_MOST_DIVIDED: Final = 16
 
 
 class Dots:
@@ -84,11 +86,14 @@ class Dots:
         if scales is None or self.others or lanes < self.loops.lanes or self.rest:
             return 0
         run = self.in_word * lanes
-        vectors = scales.part(run, _MOST_SUMMED * lanes) // lanes
+        most = _MOST_DIVIDED if scales.divides else _MOST_SUMMED
+        vectors = scales.part(run, most * lanes) // lanes
         if not vectors and self.in_word > 1 and scales.group % self.in_word == 0:
             vectors = self.in_word
         # The sums of each row are multiplied: with many rows that takes as long as to multiply each vector.
         pays = vectors >= 2 * self.height and self.height <= 3
+        if scales.divides:
+            pays = vectors >= max(2, self.height) and self.height <= 4
         return vectors if pays and self.main % (vectors * lanes) == 0 else 0
 
     def emit(self) -> int:
@@ -229,7 +234,7 @@ class Dots:
                 for n, scale in enumerate(scales):
                     place = r * self.width + left + n
                     part = sums[r * len(columns) + n]
-                    accumulators[place] = loops.multiply_add(scale, part, accumulators[place])
+                    accumulators[place] = self.scales.add(accumulators[place], part, scale)
 
     def product(
         self,

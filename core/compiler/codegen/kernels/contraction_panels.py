@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import nullcontext
+from typing import Final
 
 from .. import llvm_ir
 from ..generator import ZERO, Coordinate, Index, fixed
@@ -14,6 +15,9 @@ from . import accumulation
 from .contraction_loops import BLOCK, Coordinates, Loops
 from .loops import count
 from .shared_scales import any_not_finite, shared_scales, zero_if_finite
+
+# The fewest rows of the matrix that are summed before they are multiplied by their scale.
+_LEAST_SUMMED: Final = 16
 
 
 class Panels:
@@ -68,11 +72,13 @@ class Panels:
         spans, most = [rows], BLOCK // 2
         if self.scales is not None:
             self.scaled = self.scales.part(rows, rows * most)
-        if self.scaled >= 16 * self.row.size:
+            # The sums of each row of lhs are multiplied, which takes as long as to multiply so many rows of the matrix.
+            least = _LEAST_SUMMED if self.scales.divides else _LEAST_SUMMED * self.row.size
+            if self.scaled < least:
+                self.scales = None
+        if self.scales is not None:
             spans.append(self.scaled)
             most = accumulation.BLOCK
-        else:
-            self.scales = None
         while self.loops.rounds and (self.depth.size - self.depth.size % rows) // spans[-1] > most:
             spans.append(spans[-1] * most)
             most = accumulation.BLOCK
@@ -170,8 +176,8 @@ class Panels:
             scale = loops.read(1, {**at, self.column: self.columns_at(i)})
             for r in range(self.row.size):
                 place = g.add(i, i64(r * self.stride))
-                total = loops.multiply_add(scale, self.load(part, place), self.load(into, place))
-                assert isinstance(total, Value)
+                sums = self.load(into, place), self.load(part, place)
+                total = self.scales.add(*sums, scale)
                 loops.store_vector(into, place, total)
 
     def chunk(self, rows: int, k: Coordinate, into: Value, first: bool) -> None:

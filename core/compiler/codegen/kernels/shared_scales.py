@@ -1,8 +1,8 @@
 """Dots whose matrix has scales for groups of neighbours along the contracted dimension: sums are multiplied by them.
 
-The dot's attribute ``shared_scales`` says that its matrix is a product of integers and scales: which operand the scales
-are, and how many neighbours share one (:mod:`...passes.library.shared_scales` says why the results are as exact). A
-kernel sums a part of a group without the scale, and multiplies the sum by the scale as it adds it to the others.
+The dot's attribute ``shared_scales`` says that its matrix is integers times, or divided by, scales: which operand the
+scales are, and how many neighbours share one (:mod:`...passes.library.shared_scales` says why the results are as
+exact). A kernel sums a part of a group without the scale, and multiplies the sum as it adds it to the others.
 Results that are not finite are computed again with the matrix as the program has it.
 """
 
@@ -13,7 +13,8 @@ from contextlib import AbstractContextManager, contextmanager
 
 from ...ir import hlo
 from ..elements.elemental import element
-from ..llvm_ir import Value
+from ..llvm_ir import Value, lanes_of
+from ..representation import Element
 from .contraction_loops import Loops
 
 
@@ -24,6 +25,7 @@ class SharedScales:
         self.loops = loops
         self.group = group
         matrix = loops.sources[1]
+        self.divides = matrix.opcode == "divide"
         self._scales = matrix.operands[operand]
         self._integers = matrix.operands[1 - operand]
 
@@ -42,6 +44,19 @@ class SharedScales:
         """The dot reads the scales in the place of the matrix."""
         return self._reading(self._scales)
 
+    def add(self, total: Element, part: Element, scale: Element) -> Value:
+        """``total`` plus ``part``, a vector of sums of integers, times ``scale`` or divided by it."""
+        loops = self.loops
+        assert isinstance(total, Value)
+        assert isinstance(part, Value)
+        assert isinstance(scale, Value)
+        if self.divides:
+            scale = loops.g.splat(scale, lanes_of(part.type))
+            return loops.add(total, loops.g.builder.binary("fdiv", part, scale))
+        added = loops.multiply_add(scale, part, total)
+        assert isinstance(added, Value)
+        return added
+
     @contextmanager
     def _reading(self, part: hlo.Instruction) -> Iterator[None]:
         readers, matrix = self.loops.readers, self.loops.readers[1]
@@ -53,7 +68,7 @@ class SharedScales:
 def shared_scales(loops: Loops) -> SharedScales | None:
     """The scales of a dot that has the attribute."""
     found = loops.dot.attributes.get("shared_scales")
-    if found is None or loops.type != "float" or loops.sources[1].opcode != "multiply":
+    if found is None or loops.type != "float":
         return None
     return SharedScales(loops, *found)
 

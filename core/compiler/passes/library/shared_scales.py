@@ -7,6 +7,8 @@ each element is a fourth of what the product does with bytes. No term goes throu
 sum are added to each other anyway, and that addition becomes a multiply-add. Nothing is lost below the smallest normal
 number either, for ``w`` is an integer. Sums without their scale may be infinite where the program's own are not, and an
 infinite scale of a 0 is not seen: kernels compute results that are not finite again, as the program has them.
+
+Integers that are divided by scales are the same: a sum is divided, which is one rounding in the place of each weight's.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ _LARGEST: Final = 1 << 24
 
 
 class SharedScales(NamedTuple):
-    """Which operand of the multiplication that makes a matrix are the scales, and how many neighbours share one."""
+    """Which operand of the multiplication or division that makes a matrix are the scales, and how many neighbours
+    share one.
+    """
 
     operand: int
     group: int
@@ -33,9 +37,10 @@ class SharedScales(NamedTuple):
 
 def shared_scales(matrix: Instruction, axis: int) -> SharedScales | None:
     """The scales of ``matrix``, which is contracted along ``axis``; None if it has other factors."""
-    if matrix.opcode != "multiply" or matrix.dtype is not dtypes.F32:
+    if matrix.opcode not in ("multiply", "divide") or matrix.dtype is not dtypes.F32:
         return None
-    for number, scales in enumerate(matrix.operands):
+    for number in (0, 1) if matrix.opcode == "multiply" else (1,):
+        scales = matrix.operands[number]
         group = _shared(scales, axis)
         if group > 1 and _integers(matrix.operands[1 - number]) is not None:
             return SharedScales(number, group)

@@ -20,11 +20,19 @@ BF16, F32, S8, S32, U32 = dtypes.BF16, dtypes.F32, dtypes.S8, dtypes.S32, dtypes
 N, K = 1040, 1024
 
 
+def divided(matrix: hlo.Instruction) -> hlo.Instruction:
+    """``matrix`` with its integers divided by the scales."""
+    if matrix.opcode == "multiply":
+        return op("divide", *matrix.operands)
+    return matrix.replace(operands=[divided(matrix.operands[0])])
+
+
 def program(
-    m: int, group: int, transposed: bool, given: DType = F32
+    m: int, group: int, transposed: bool, *, divides: bool = False, given: DType = F32
 ) -> tuple[hlo.Instruction, list[hlo.Instruction]]:
-    """A product of ``m`` rows by bytes, and its parameters."""
+    """A product of ``m`` rows by bytes times, or divided by, scales, and its parameters."""
     matrix, parameters = dequantised(S8, given, N, K, group, transposed, "scale")
+    matrix = divided(matrix) if divides else matrix
     made = product((given, given), F32, m, N, K, (False, transposed))
     return made.replace(operands=[made.operands[0], matrix]), [made.operands[0], *parameters]
 
@@ -43,10 +51,13 @@ def laid_out(array: Array, transposed: bool) -> Array:
 
 @of_each_width
 @pytest.mark.parametrize("transposed", [False, True], ids=["kn", "nk"])
+@pytest.mark.parametrize("divides", [False, True], ids=["times", "divided"])
 @pytest.mark.parametrize("group", [0, 32, 64, 128])
-def test_a_group_is_rounded_by_its_scale_once(group: int, transposed: bool, cpu: str) -> None:
+def test_a_group_is_rounded_by_its_scale_once(
+    group: int, divides: bool, transposed: bool, cpu: str
+) -> None:
     """Two terms of one group, which are neighbours in a vector's lane too: the sum of their integers is exact."""
-    root, parameters = program(1, group, transposed)
+    root, parameters = program(1, group, transposed, divides=divides)
     random = np.random.default_rng(group)
     rows = np.zeros((1, K), np.float32)
     rows[0, [0, 16]] = 1
@@ -54,23 +65,24 @@ def test_a_group_is_rounded_by_its_scale_once(group: int, transposed: bool, cpu:
     scales = random.standard_normal((K // group if group else 1, N)).astype(np.float32)
     given = laid_out(scales, transposed) if group else scales[0]
     got = run(root, parameters, [rows, laid_out(weights, transposed), given], cpu)
-    exact = (weights[0].astype(np.float64) + weights[16]) * scales[0]
-    np.testing.assert_array_equal(got[0], exact.astype(np.float32))
+    exact = weights[0].astype(np.float32) + weights[16]
+    np.testing.assert_array_equal(got[0], exact / scales[0] if divides else exact * scales[0])
 
 
 @of_each_width
 @pytest.mark.parametrize("transposed", [False, True], ids=["kn", "nk"])
 @pytest.mark.parametrize("group", [0, 64])
-@pytest.mark.parametrize("m", [1, 2])
+@pytest.mark.parametrize(("m", "divides"), [(1, False), (2, False), (2, True)])
 def test_sums_that_overflow_without_their_scales(
-    m: int, group: int, transposed: bool, cpu: str
+    m: int, divides: bool, group: int, transposed: bool, cpu: str
 ) -> None:
     """Rows of 2^126 by integers up to 64 are infinite, and are not times a scale of 2^-10. All of it is exact."""
-    root, parameters = program(m, group, transposed)
+    root, parameters = program(m, group, transposed, divides=divides)
     random = np.random.default_rng(group)
     rows = np.where(np.arange(K) % 256 == 0, 2.0**126, 0).astype(np.float32)[None].repeat(m, 0)
     weights = random.integers(1, 65, (K, N)).astype(np.int8)
-    scales = np.full((K // group, N) if group else (N,), 2.0**-10, np.float32)
+    scale = 2.0**10 if divides else 2.0**-10
+    scales = np.full((K // group, N) if group else (N,), scale, np.float32)
     given = laid_out(scales, transposed) if group else scales
     got = run(root, parameters, [rows, laid_out(weights, transposed), given], cpu)
     exact = weights[::256].astype(np.float64).sum(axis=0) * 2.0**116
@@ -78,14 +90,17 @@ def test_sums_that_overflow_without_their_scales(
 
 
 @of_each_width
+@pytest.mark.parametrize("divides", [False, True], ids=["times", "divided"])
 @pytest.mark.parametrize("transposed", [False, True], ids=["kn", "nk"])
-def test_what_is_infinite_in_the_program_is_so_in_the_product(transposed: bool, cpu: str) -> None:
-    """An infinite scale makes an integer 0 no number, which it is not in a sum of integers."""
-    root, parameters = program(1, 64, transposed)
+def test_what_is_infinite_in_the_program_is_so_in_the_product(
+    transposed: bool, divides: bool, cpu: str
+) -> None:
+    """An infinite scale, or a division by 0, makes an integer 0 NaN, which it is not in a sum of integers."""
+    root, parameters = program(1, 64, transposed, divides=divides)
     rows = np.ones((1, K), np.float32)
     weights = np.ones((K, N), np.int8)
     scales = np.ones((K // 64, N), np.float32)
-    scales[3, 5] = scales[4, 700] = np.inf
+    scales[3, 5] = scales[4, 700] = 0 if divides else np.inf
     weights[200, 5] = 0
     values = [rows, laid_out(weights, transposed), laid_out(scales, transposed)]
     got = run(root, parameters, values, cpu)

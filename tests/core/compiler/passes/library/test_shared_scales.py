@@ -34,6 +34,11 @@ def test_groups(group: int) -> None:
         assert shared_scales(op("multiply", *operands), 0) == SharedScales(number_, group)
 
 
+def test_divisions() -> None:
+    assert shared_scales(op("divide", floats(S8), scales(64)), 0) == SharedScales(1, 64)
+    assert shared_scales(op("divide", scales(64), floats(S8)), 0) is None
+
+
 def test_channels() -> None:
     channels = op("broadcast", array(F32, N), dims=(K, N), dimensions=(1,))
     matrix = op("multiply", floats(S8), channels)
