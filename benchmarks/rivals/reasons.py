@@ -46,7 +46,7 @@ REASONS: Final[dict[str, str]] = {
 
 _PADDED = (
     "the input is copied with its padding, where the convolution is generated; oneDNN, elsewhere, copies the input and "
-    "the result into blocks of channels"
+    "the result of some images at a time into blocks of channels"
 )
 _HUGE = "the last page of 2 MB of an array is held whole where less than 256 KB of it are left over"
 _PACKED = "an operand is packed for the processor's products"

@@ -21,14 +21,21 @@
 #include "core/runtime/library/calls.h"
 #include "core/runtime/library/epilogue.h"
 #include "core/runtime/library/onednn.h"
+#include "core/runtime/parallel.h"
 
 namespace tripont {
 namespace {
 
 using onednn::Api;
+using onednn::ConstMemoryDesc;
+using onednn::ConstPrimitiveDesc;
 using onednn::OwnedMemoryDesc;
 using onednn::OwnedPrimitiveDesc;
+using onednn::Query;
 using onednn::StridedArray;
+
+// Bytes of copies for each thread: they stay in the second cache of server CPUs (1 MB or more).
+constexpr size_t kCopiedBytes = 512 << 10;
 
 enum class Kind { kForward, kBackwardData, kBackwardWeights };
 
@@ -42,6 +49,14 @@ struct Problem {
   std::vector<int64_t> dilations;  // as oneDNN counts: 0 is dense
   std::vector<int64_t> padding_low;
   std::vector<int64_t> padding_high;
+
+  // One of so many equal parts of the batch.
+  Problem Piece(int64_t pieces) const {
+    Problem piece = *this;
+    piece.src.dimensions[0] /= pieces;
+    piece.dst.dimensions[0] /= pieces;
+    return piece;
+  }
 };
 
 StatusOr<StridedArray> ReadArray(const LibraryAttributes& attributes, const Shape& shape,
@@ -203,9 +218,20 @@ StatusOr<Problem> ReadProblem(const LibraryCallSignature& signature) {
   return problem;
 }
 
-StatusOr<std::unique_ptr<onednn::Plan>> MakePlan(const Api& api, const Problem& problem,
-                                                 const onednn::Epilogue& epilogue,
-                                                 const LibraryCallSignature& signature) {
+// How far the pieces of an array lie apart, in bytes.
+size_t PieceBytes(const StridedArray& array) {
+  return static_cast<size_t>(array.dimensions[0] * array.strides[0]) * ByteWidth(array.shape.type);
+}
+
+// A primitive, and the arrays of its epilogue.
+struct Described {
+  OwnedPrimitiveDesc desc;
+  std::vector<onednn::PlanArray> arrays;
+};
+
+StatusOr<Described> DescribeWithEpilogue(const Api& api, const Problem& problem,
+                                         const onednn::Epilogue& epilogue,
+                                         const LibraryCallSignature& signature) {
   onednn::EpilogueOps post_ops(epilogue.alpha);
   for (const onednn::EpilogueStep& step : epilogue.steps) {
     if (step.kind == onednn::EpilogueStep::Kind::kElementwise) {
@@ -220,27 +246,76 @@ StatusOr<std::unique_ptr<onednn::Plan>> MakePlan(const Api& api, const Problem& 
     }
     TRIPONT_ASSIGN_OR_RETURN(const StridedArray operand, problem.dst.OperandOf(step, shape, 1));
     TRIPONT_RETURN_IF_ERROR(post_ops.Combine(api, step, operand));
+    if (step.kind == onednn::EpilogueStep::Kind::kArray)
+      post_ops.arrays.back().piece_bytes = PieceBytes(problem.dst);
   }
   TRIPONT_ASSIGN_OR_RETURN(const onednn::OwnedAttributes primitive_attributes,
                            onednn::MakeAttributes(api, post_ops.ops));
   TRIPONT_ASSIGN_OR_RETURN(OwnedPrimitiveDesc desc, Describe(api, problem, primitive_attributes));
+  return Described{std::move(desc), std::move(post_ops.arrays)};
+}
+
+// The bytes of an array's copy in the layout that the primitive wants; 0 if it reads or writes the
+// array where it lies.
+StatusOr<size_t> StagedBytes(const Api& api, ConstPrimitiveDesc desc, int arg,
+                             const StridedArray& array) {
+  TRIPONT_ASSIGN_OR_RETURN(const OwnedMemoryDesc lying, array.Layout(api));
+  ConstMemoryDesc wanted = api.primitive_desc_query_md(desc, Query::kArgument, arg);
+  if (api.memory_desc_equal(wanted, lying.get()) != 0) return 0;
+  return api.memory_desc_get_size(wanted);
+}
+
+// In how many pieces of the batch the convolution is computed. Copies of a whole batch, in the
+// layout that the primitive wants, take as much memory as the arrays, and leave the caches before
+// they are read. The copies of a piece take at most `kCopiedBytes` for each thread, if an image does
+// not take more. A gradient of the weights is a sum over the batch, and has one piece.
+StatusOr<int64_t> CountPieces(const Api& api, const Problem& problem, ConstPrimitiveDesc desc) {
+  if (problem.kind == Kind::kBackwardWeights || api.port->UsesQueue()) return 1;
+  const bool forward = problem.kind == Kind::kForward;
+  const int src = forward ? onednn::kArgSource : onednn::kArgDiffSource;
+  const int dst = forward ? onednn::kArgDestination : onednn::kArgDiffDestination;
+  TRIPONT_ASSIGN_OR_RETURN(const size_t src_bytes, StagedBytes(api, desc, src, problem.src));
+  TRIPONT_ASSIGN_OR_RETURN(const size_t dst_bytes, StagedBytes(api, desc, dst, problem.dst));
+  const size_t copied = src_bytes + dst_bytes;
+  const size_t most = kCopiedBytes * static_cast<size_t>(NumThreads());
+  const int64_t batch = problem.src.dimensions[0];
+  if (copied <= most) return 1;
+  const auto wanted = static_cast<int64_t>((copied + most - 1) / most);
+  for (int64_t pieces = wanted; pieces < batch; ++pieces) {
+    if (batch % pieces == 0) return pieces;
+  }
+  return batch;
+}
+
+StatusOr<std::unique_ptr<onednn::Plan>> MakePlan(const Api& api, const Problem& whole,
+                                                 const onednn::Epilogue& epilogue,
+                                                 const LibraryCallSignature& signature) {
+  TRIPONT_ASSIGN_OR_RETURN(Described described,
+                           DescribeWithEpilogue(api, whole, epilogue, signature));
+  TRIPONT_ASSIGN_OR_RETURN(const int64_t pieces, CountPieces(api, whole, described.desc.get()));
+  const Problem problem = whole.Piece(pieces);
+  if (pieces > 1) {
+    TRIPONT_ASSIGN_OR_RETURN(described, DescribeWithEpilogue(api, problem, epilogue, signature));
+  }
 
   TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc src, problem.src.Layout(api));
   TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc weights, problem.weights.Layout(api));
   TRIPONT_ASSIGN_OR_RETURN(OwnedMemoryDesc dst, problem.dst.Layout(api));
-  std::vector<onednn::PlanArray>& arrays = post_ops.arrays;
+  const size_t src_piece = PieceBytes(problem.src);
+  const size_t dst_piece = PieceBytes(problem.dst);
+  std::vector<onednn::PlanArray>& arrays = described.arrays;
   const void* first = signature.operands[0].constant;
   const void* second = signature.operands[1].constant;
   switch (problem.kind) {
     case Kind::kForward:
-      arrays.push_back({onednn::kArgSource, false, 0, std::move(src), first});
+      arrays.push_back({onednn::kArgSource, false, 0, std::move(src), first, src_piece});
       arrays.push_back({onednn::kArgWeights, false, 1, std::move(weights), second});
-      arrays.push_back({onednn::kArgDestination, true, 0, std::move(dst)});
+      arrays.push_back({onednn::kArgDestination, true, 0, std::move(dst), nullptr, dst_piece});
       break;
     case Kind::kBackwardData:
-      arrays.push_back({onednn::kArgDiffDestination, false, 0, std::move(dst), first});
+      arrays.push_back({onednn::kArgDiffDestination, false, 0, std::move(dst), first, dst_piece});
       arrays.push_back({onednn::kArgWeights, false, 1, std::move(weights), second});
-      arrays.push_back({onednn::kArgDiffSource, true, 0, std::move(src)});
+      arrays.push_back({onednn::kArgDiffSource, true, 0, std::move(src), nullptr, src_piece});
       break;
     case Kind::kBackwardWeights:
       arrays.push_back({onednn::kArgSource, false, 0, std::move(src), first});
@@ -248,7 +323,7 @@ StatusOr<std::unique_ptr<onednn::Plan>> MakePlan(const Api& api, const Problem& 
       arrays.push_back({onednn::kArgDiffWeights, true, 0, std::move(weights)});
       break;
   }
-  return onednn::Plan::Create(api, std::move(desc), std::move(arrays));
+  return onednn::Plan::Create(api, std::move(described.desc), std::move(arrays), pieces);
 }
 
 StatusOr<std::unique_ptr<LibraryCall>> MakeConvolution(const LibraryCallSignature& signature) {

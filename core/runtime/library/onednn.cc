@@ -96,8 +96,9 @@ bool IsReference(const Api& api, ConstPrimitiveDesc desc) {
 }
 
 StatusOr<std::unique_ptr<Plan>> Plan::Create(const Api& api, OwnedPrimitiveDesc desc,
-                                             std::vector<PlanArray> arrays) {
+                                             std::vector<PlanArray> arrays, int64_t pieces) {
   std::unique_ptr<Plan> plan(new Plan(api));
+  plan->pieces_ = pieces;
   plan->arrays_ = std::move(arrays);
   plan->packed_.resize(plan->arrays_.size());
   plan->memory_source_ = api.port->memory_source();
@@ -286,29 +287,43 @@ Status Plan::Execute(LibraryContext& context, void* const* operands, void* const
     context.KeepUntilDone(scratch);
   }
 
+  std::vector<char*> callers;
+  for (const PlanArray& array : arrays_) {
+    void* const data = array.is_output ? results[array.index] : operands[array.index];
+    callers.push_back(static_cast<char*>(data));
+  }
+  for (int64_t piece = 0; piece < pieces_; ++piece)
+    TRIPONT_RETURN_IF_ERROR(RunPiece(*state, piece, callers, scratch->as<char>(), stream));
+  return OkStatus();
+}
+
+Status Plan::RunPiece(const State& state, int64_t piece, std::span<char* const> callers,
+                      char* scratch, Stream stream) const {
   std::vector<void*> handles(arrays_.size() + 1);
   std::vector<void*> outside(arrays_.size());
   for (size_t i = 0; i < arrays_.size(); ++i) {
-    outside[i] = arrays_[i].is_output ? results[arrays_[i].index] : operands[arrays_[i].index];
+    outside[i] = callers[i] + static_cast<size_t>(piece) * arrays_[i].piece_bytes;
     handles[i] = packed_[i].data != nullptr ? packed_[i].data : outside[i];
   }
   void* scratchpad = nullptr;
-  if (char* const base = scratch->as<char>(); base != nullptr) {
-    scratchpad = base + scratchpad_offset_;
-    for (const Staged& staged : staged_) handles[staged.array] = base + staged.offset;
+  if (scratch != nullptr) {
+    scratchpad = scratch + scratchpad_offset_;
+    for (const Staged& staged : staged_) handles[staged.array] = scratch + staged.offset;
   }
   handles.back() = scratchpad;
 
   for (const Staged& staged : staged_) {
-    if (arrays_[staged.array].is_output) continue;
+    const PlanArray& array = arrays_[staged.array];
+    const bool is_there = piece > 0 && array.piece_bytes == 0;
+    if (array.is_output || is_there) continue;
     void* const ends[] = {outside[staged.array], handles[staged.array], scratchpad};
-    TRIPONT_RETURN_IF_ERROR(Run(*state, staged.step, ends, stream));
+    TRIPONT_RETURN_IF_ERROR(Run(state, staged.step, ends, stream));
   }
-  TRIPONT_RETURN_IF_ERROR(Run(*state, 0, handles, stream));
+  TRIPONT_RETURN_IF_ERROR(Run(state, 0, handles, stream));
   for (const Staged& staged : staged_) {
     if (!arrays_[staged.array].is_output) continue;
     void* const ends[] = {handles[staged.array], outside[staged.array], scratchpad};
-    TRIPONT_RETURN_IF_ERROR(Run(*state, staged.step, ends, stream));
+    TRIPONT_RETURN_IF_ERROR(Run(state, staged.step, ends, stream));
   }
   return OkStatus();
 }

@@ -84,16 +84,18 @@ struct PlanArray {
   size_t index;                    // of the library call's operand or result
   OwnedMemoryDesc layout;          // how the array lies in the caller's memory
   const void* constant = nullptr;  // an input that never changes, or null
+  size_t piece_bytes = 0;          // how far the pieces lie apart; 0: each reads the whole array
 };
 
 // A primitive on one device, and a reorder for each array that the primitive wants in another
-// layout than the caller's. Constant inputs are reordered once, when the plan is made. Execute may
-// be called by several threads at once; where Port::UsesQueue says so, it enqueues its work in the
-// device's queue.
+// layout than the caller's. Constant inputs are reordered once, when the plan is made. A plan of
+// several `pieces` executes the primitive, which is that of one piece, once for each of them in the
+// same scratch memory; a plan that enqueues its work has one piece. Execute may be called by several
+// threads at once; where Port::UsesQueue says so, it enqueues its work in the device's queue.
 class Plan {
  public:
   static StatusOr<std::unique_ptr<Plan>> Create(const Api& api, OwnedPrimitiveDesc desc,
-                                                std::vector<PlanArray> arrays);
+                                                std::vector<PlanArray> arrays, int64_t pieces = 1);
   ~Plan();
   Status Execute(LibraryContext& context, void* const* operands, void* const* results) const;
   // Whether an output is computed elsewhere and reordered into the caller's memory at the end.
@@ -129,6 +131,8 @@ class Plan {
   StatusOr<std::unique_ptr<State>> TakeState() const;
   void GiveBack(std::unique_ptr<State> state) const;
   Status Run(const State& state, size_t step, std::span<void* const> handles, Stream stream) const;
+  Status RunPiece(const State& state, int64_t piece, std::span<char* const> callers, char* scratch,
+                  Stream stream) const;
 
   const Api& api_;
   std::vector<PlanArray> arrays_;
@@ -144,6 +148,7 @@ class Plan {
   MemorySource* memory_source_ = nullptr;
   size_t scratch_size_ = 0;  // of one execution: staged arrays, then the largest scratchpad
   size_t scratchpad_offset_ = 0;
+  int64_t pieces_ = 1;
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<State>> free_states_;
 };

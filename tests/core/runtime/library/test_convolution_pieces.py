@@ -1,0 +1,79 @@
+"""Library call "convolution" of a batch in pieces: where oneDNN wants the arrays in another layout, the copies are those
+of some images at a time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tripont.core import _tripont
+from tripont.core.compiler.ir import dtypes
+from tripont.core.compiler.ir.hlo import Shape
+
+from .calls import Array, load, row_major, run
+
+FEATURES, SIDE = 16, 32
+IMAGE_BYTES = 4 * FEATURES * SIDE * SIDE  # of float32
+COPIED_BYTES = 512 << 10  # of copies for each thread: kCopiedBytes in convolution.cc
+# An image of the input and one of the result: four of each fill a share of a thread.
+IMAGES_OF_PIECE = COPIED_BYTES // (2 * IMAGE_BYTES) * _tripont.num_threads()
+KERNEL = (FEATURES, FEATURES, 3, 3)
+
+
+def dims(images: int) -> tuple[int, ...]:
+    return (images, FEATURES, SIDE, SIDE)
+
+
+def attributes(kind: str, images: int, epilogue: str) -> dict[str, Any]:
+    """Features first, which oneDNN has no fast kernels of."""
+    image, kernel = list(dims(images)), list(KERNEL)
+    config: dict[str, Any] = {"kind": kind}
+    for name, sizes in (("src", image), ("weights", kernel), ("dst", image)):
+        config |= {f"{name}_dimensions": sizes, f"{name}_strides": row_major(sizes)}
+    config |= {name: [1, 1] for name in ("strides", "dilations", "padding_low", "padding_high")}
+    return config | ({"epilogue": epilogue} if epilogue else {})
+
+
+def whole_numbers(rng: np.random.Generator, sizes: tuple[int, ...]) -> Array:
+    """Small ones, whose sums are exact in any order."""
+    return rng.integers(-4, 5, sizes).astype(np.float32)
+
+
+@pytest.mark.parametrize("constants", [(), (1,)], ids=["weights", "constant weights"])
+@pytest.mark.parametrize(
+    ("kind", "epilogue"), [("forward", ""), ("forward", "bias add"), ("backward_data", "")]
+)
+@pytest.mark.parametrize("extra", [0, 1], ids=["even pieces", "uneven number of images"])
+def test_pieces_are_the_images_one_by_one(
+    device: Any, kind: str, epilogue: str, constants: tuple[int, ...], extra: int
+) -> None:
+    images = 3 * IMAGES_OF_PIECE + extra
+    rng = np.random.default_rng(0)
+    x, w = whole_numbers(rng, dims(images)), whole_numbers(rng, KERNEL)
+    bias, added = whole_numbers(rng, (FEATURES,)), whole_numbers(rng, dims(images))
+
+    def convolved(first: int, last: int) -> Array:
+        operands = [x[first:last], w, *([bias, added[first:last]] if epilogue else [])]
+        count = last - first
+        shapes = [Shape(dtypes.F32, dims(count))]
+        config = attributes(kind, count, epilogue)
+        return run(device, "convolution", operands, shapes, config, constants)[0]
+
+    together = convolved(0, images)
+    assert np.abs(together).max() < 1 << 24  # whole numbers up to there are exact in float32
+    for image in (0, 1, images // 2, images - 1):
+        np.testing.assert_array_equal(together[image : image + 1], convolved(image, image + 1))
+
+
+@pytest.mark.parametrize("kind", ["forward", "backward_data"])
+def test_copies_are_those_of_a_piece(kind: str) -> None:
+    device = _tripont.Client({"device": "host", "prestart_worker": False}).devices[0]
+    images = 4 * IMAGES_OF_PIECE
+    x, w = np.ones(dims(images), np.float32), np.ones(KERNEL, np.float32)
+    shape = Shape(dtypes.F32, dims(images))
+    load("convolution", [x, w], [shape], attributes(kind, images, "")).run(device, [x, w])
+    # The operands, the result, the copies of a piece and of the weights; blocks are up to an eighth larger.
+    most = 2 * x.nbytes + 2 * w.nbytes + COPIED_BYTES * _tripont.num_threads()
+    assert device.memory_stats()["peak_bytes_in_use"] <= most + most // 8
