@@ -1,5 +1,5 @@
-"""Library call "convolution" of a batch in pieces: where oneDNN wants the arrays in another layout, the copies are those
-of some images at a time.
+"""Library call "convolution" of a batch in pieces: where oneDNN wants the arrays in another layout, the copies are
+those of some images at a time.
 """
 
 from __future__ import annotations
