@@ -453,6 +453,7 @@ class Transforms:
     whole: Annotated[int, "numbers", "of a transform whose factors are all in memory"]
     short: Annotated[int, "numbers", "of a transform that is not worth a second thread"]
     matrix: Annotated[int, "bytes", "of a matrix whose dimensions one kernel transforms"]
+    ahead: Annotated[int, "bytes", "of an array from which on a unit asks for the next one's lines"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,7 +65,7 @@ def emit(frame: Frame) -> EmittedKernel:
 
 def _emit_one(frame: Frame, config: Mapping[str, Any]) -> EmittedKernel:
     """A kernel whose units are some neighbouring transforms."""
-    transform = Transform(frame, config)
+    transform = Transform(frame, config, arrays=_sizes(frame))
     dims = [*transform.sizes[:-1], transform.groups]
     operand, result = (a.pointer for a in (frame.operands[0], frame.results[0]))
 
@@ -82,7 +82,7 @@ def _emit_both(frame: Frame, config: Mapping[str, Any]) -> EmittedKernel:
     stack.
     """
     b, (units,) = frame.builder, config["sizes"]
-    first, second = transforms_of(frame, config)
+    first, second = transforms_of(frame, config, *_sizes(frame))
     scalar, size = first.vectors.scalar, first.vectors.size
     between = b.alloca(scalar, 2 * config.get("between", config["n"]))
 
@@ -109,6 +109,11 @@ def _emit_convolution(frame: Frame, config: Mapping[str, Any]) -> EmittedKernel:
     (rows,) = config["sizes"]
     count(frame.generator, frame.begin, frame.end, [rows], unit)
     return _finish(frame, rows, convolution.nanoseconds)
+
+
+def _sizes(frame: Frame) -> tuple[int, int]:
+    """Bytes of the operand and of the result."""
+    return frame.operands[0].shape.bytes, frame.results[0].shape.bytes
 
 
 def _finish(frame: Frame, units: int, each: float) -> EmittedKernel:

@@ -20,15 +20,26 @@ from .fft_tables import cycle, end_of_halves, halves_of, is_cyclic
 from .fft_vectors import Lines, loop
 
 
-def transforms_of(frame: Frame, config: Mapping[str, Any]) -> list[Transform]:
-    """The transforms of ``halves``, done one after the other, with one place on the stack for the numbers of all."""
+def transforms_of(
+    frame: Frame, config: Mapping[str, Any], reads: int = 0, writes: int = 0
+) -> list[Transform]:
+    """The transforms of ``halves``, done one after the other, with one place on the stack for the numbers of all.
+    ``reads``, ``writes``: bytes of the array that the first one reads and the last one writes, 0 on the stack.
+    """
     parts = halves_of(config, frame.target)
-    half, place = max(parts, key=lambda part: (inner_length(part[0]) + 1) * part[0]["lanes"])
-    largest = Transform(frame, half, place)
-    return [
-        largest if part is half else Transform(frame, part, place, largest.stack)
-        for part, place in parts
-    ]
+    arrays = [(reads, 0), *[(0, 0)] * (len(parts) - 2), (0, writes)]
+
+    def made(number: int, stack: Sequence[Value] | None = None) -> Transform:
+        return Transform(frame, *parts[number], stack, arrays[number])
+
+    def numbers(number: int) -> int:
+        half, _ = parts[number]
+        return (inner_length(half) + 1) * int(half["lanes"])
+
+    every = range(len(parts))
+    most = max(every, key=numbers)
+    largest = made(most)
+    return [largest if number == most else made(number, largest.stack) for number in every]
 
 
 def run_both(halves: Sequence[Transform], source: Value, between: Value, target: Value) -> None:

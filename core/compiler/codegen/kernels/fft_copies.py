@@ -13,18 +13,24 @@ from ..llvm_ir import Value, i64
 from .butterflies import Butterflies, Complex
 from .fft_lengths import inner_length
 from .fft_real import RealRows
-from .fft_vectors import Numbers, Vectors, loop
+from .fft_vectors import Ahead, Numbers, Vectors, loop
 
 
 class Copies:
     """Copies of the units of work of one pass. ``pairs``: whether real rows are taken for pairs."""
 
     def __init__(
-        self, config: Mapping[str, Any], vectors: Vectors, ops: Butterflies, real: RealRows
+        self,
+        config: Mapping[str, Any],
+        vectors: Vectors,
+        ops: Butterflies,
+        real: RealRows,
+        ahead: Ahead,
     ) -> None:
         self.v, self.b = vectors, vectors.b
         self.ops = ops
         self.real = real
+        self.ahead = ahead
         self.form: str = config["form"]
         self.real_length: int = config["n"]
         self.n = inner_length(config)
@@ -97,9 +103,12 @@ class Copies:
         if lanes == 1 or (width == 1 and lanes > 2):
             parts = [v.gather(first, part, 2 * self.from_lane) for part in (0, 1)]
             return [Complex(*(reversed(parts) if exchanged else parts))]
-        lines = self.lines(first, 2 * self.from_lane)
-        low = v.turned(lines[: lanes // 2], 2)
-        high = v.turned(lines[lanes // 2 :], 2)
+        apart = 2 * self.from_lane
+        self.prefetch(first, apart, self.ahead.source(apart))
+        low, high = (
+            v.read_turned(v.element(first, lane * apart), apart, lanes // 2, 2)
+            for lane in (0, lanes // 2)
+        )
         return [v.parted(*pair, exchanged) for pair in zip(low, high, strict=True)]
 
     def write_block(self, target: Value, index: Value, values: list[Complex]) -> None:
@@ -124,7 +133,8 @@ class Copies:
             if width == 1:
                 values = [v.gather(first, 0, self.from_lane)]
             else:
-                values = v.turned(self.lines(first, self.from_lane), 1)
+                self.prefetch(first, self.from_lane, self.ahead.source(self.from_lane))
+                values = v.read_turned(first, self.from_lane, v.lanes, 1)
             place = numbers.at(index)
             for offset, value in enumerate(values):
                 numbers.store(place, Complex(value, zero), offset)
@@ -142,13 +152,16 @@ class Copies:
                 self.store_lines(v.turned(values, 1), first, self.to_lane)
 
     # ----------------------------------------------------------------------------------------------- a line for a lane
-    def lines(self, first: Value, apart: int) -> list[Value]:
+    def store_lines(self, lines: list[Value], first: Value, apart: int) -> None:
         """As many vectors as there are lanes, ``apart`` elements from one another."""
         v = self.v
-        return [v.b.load(v.type, v.element(first, lane * apart), v.size) for lane in range(v.lanes)]
-
-    def store_lines(self, lines: list[Value], first: Value, apart: int) -> None:
-        """The inverse of :meth:`lines`."""
-        v = self.v
+        self.prefetch(first, apart, self.ahead.target(apart))
         for lane, line in enumerate(lines):
             v.b.store(line, v.element(first, lane * apart), v.size)
+
+    def prefetch(self, first: Value, apart: int, caches: int) -> None:
+        """Ask for the lines of the following unit, into these ``caches`` (0: none)."""
+        b, v = self.b, self.v
+        for lane in range(v.lanes, 2 * v.lanes if caches else v.lanes):
+            address = b.gep(v.scalar, first, i64(lane * apart), inbounds=False)
+            b.prefetch(address, locality=caches)

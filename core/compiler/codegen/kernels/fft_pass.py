@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
 from ..llvm_ir import Value, i64
 from .butterflies import SUMMED_PRIMES, Butterflies, Complex
@@ -18,9 +18,7 @@ from .fft_copies import Copies
 from .fft_lengths import inner_length, registers_of, vector_instructions
 from .fft_real import RealRows
 from .fft_tables import Stage, Table
-from .fft_vectors import Factors, Lines, Numbers, Vectors, loop
-
-_PAGE: Final = 1 << 12  # bytes
+from .fft_vectors import Ahead, Factors, Lines, Numbers, Vectors, loop
 
 # What a stage reads and writes.
 Places = Numbers | Lines
@@ -28,7 +26,8 @@ Places = Numbers | Lines
 
 class Transform:
     """Writes units of work of one configuration (:mod:`.fft`), whose factors begin at ``place`` in the table.
-    ``stack``: two arrays that are long enough for its numbers, or None for arrays of its own.
+    ``stack``: two arrays that are long enough for its numbers, or None for arrays of its own. ``arrays``: bytes of
+    those that it reads and writes, 0 for one on the stack.
     """
 
     def __init__(
@@ -37,6 +36,7 @@ class Transform:
         config: Mapping[str, Any],
         place: int = 0,
         stack: Sequence[Value] | None = None,
+        arrays: tuple[int, int] = (0, 0),
     ) -> None:
         self.frame = frame
         self.b = frame.builder
@@ -50,11 +50,10 @@ class Transform:
         self.factors = Factors(self.vectors, frame.operands[1].pointer)
         self.ops = Butterflies(self.b, self.vectors.type)
         real = RealRows(self.vectors, self.ops, self.factors, self.n, self.table.halves)
-        self.copies = Copies(config, self.vectors, self.ops, real)
+        self.ahead = Ahead(self.vectors, *arrays)
+        self.copies = Copies(config, self.vectors, self.ops, real, self.ahead)
         self.stack = stack or [self.vectors.array(self.n + 1) for _ in range(2)]
         self.scratch = [Numbers(self.vectors, pointer) for pointer in self.stack]
-        # Each number is on another page: no CPU fetches it by itself.
-        self.ahead = 2 * self.vectors.size * config["source"][-1] >= _PAGE
         self.groups = -(-self.sizes[-1] // self.lanes)
         each = vector_instructions(self.n, self.lanes, self.vectors.size, frame.target)
         transforms = frame.target.costs.transforms
@@ -79,9 +78,11 @@ class Transform:
             copies.read(from_, a)
             source, a, c = a, c, a
         else:
-            source = Lines(self.vectors, from_, copies.from_step, copies.exchanged_in)
+            ahead = self.ahead.source(2 * copies.from_step)
+            source = Lines(self.vectors, from_, copies.from_step, copies.exchanged_in, ahead)
         if self.form == "complex" and copies.to_lane == 1:
-            target = Lines(self.vectors, to, copies.to_step, copies.exchanged_out)
+            ahead = self.ahead.target(2 * copies.to_step)
+            target = Lines(self.vectors, to, copies.to_step, copies.exchanged_out, ahead)
         last = self.run_stages(source, target, a, c)
         if target is None:
             copies.write(last, to)
@@ -119,9 +120,6 @@ class Transform:
         radix, rest, stride = stage[:3]
         with self.each(stage) as (index, result, factors):
             read = source.at(index)
-            if isinstance(source, Lines) and self.ahead:
-                for j in range(radix):
-                    source.prefetch(read, j * stride * rest)
             x = self.ops.transform([source.load(read, j * stride * rest) for j in range(radix)])
             written = target.at(result)
             for k, value in enumerate(x):

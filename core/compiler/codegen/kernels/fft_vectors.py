@@ -9,7 +9,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from ...ir.dtypes import DType
 from .. import llvm_ir
@@ -19,6 +20,14 @@ from .butterflies import Complex
 
 if TYPE_CHECKING:
     from ...targets.target import Target
+
+
+# Bytes between lines of which no CPU fetches the next one by itself, and of rows whose next one it fetches late.
+_PAGE: Final = 1 << 12
+_ROW: Final = 1 << 9
+# Caches that lines are asked into (Builder.prefetch).
+_NEAREST: Final = 3
+_SECOND: Final = 2
 
 
 @contextmanager
@@ -41,6 +50,7 @@ class Vectors:
         self.scalar = memory_type(dtype)
         self.type = llvm_ir.vector(self.scalar, lanes)
         self.line = target.costs.memory.line // self.size  # elements
+        self.far = target.costs.transforms.ahead
 
     @property
     def zero(self) -> Value:
@@ -73,13 +83,40 @@ class Vectors:
             self.b.shuffle(re, im, mask[self.lanes :]),
         )
 
-    def turned(self, lines: list[Value], unit: int) -> list[Value]:
-        """The transpose of a square of units of ``unit`` elements."""
-        size, lines = len(lines), list(lines)
+    # ------------------------------------------------------------------------------------- squares, a line for a lane
+    def read_turned(self, first: Value, apart: int, size: int, unit: int) -> list[Value]:
+        """The transpose of a square of ``size`` lines of units of ``unit`` elements, which lie ``apart`` elements from
+        one another in memory.
+
+        The halves of the lines are exchanged by the loads: an x86 CPU puts a half from memory into a vector without the
+        one unit that shuffles, and that unit is what limits a transpose.
+        """
+        half = size // 2
+        if self.lanes == 2 or not half:
+            places = (self.element(first, line * apart) for line in range(size))
+            return self.turned([self.b.load(self.type, place, self.size) for place in places], unit)
+        lines = []
+        for part in (0, 1):
+            halves = [self.load_half(first, line * apart, part) for line in range(size)]
+            for near, far in zip(halves[:half], halves[half:], strict=True):
+                lines.append(self.b.shuffle(near, far, range(self.lanes)))
+        return self.turned(lines, unit, half)
+
+    def load_half(self, first: Value, offset: int, part: int) -> Value:
+        """The lower (``part`` 0) or the upper half (1) of the vector ``offset`` elements behind ``first``."""
+        lanes = self.lanes // 2
+        type_ = llvm_ir.vector(self.scalar, lanes)
+        return self.b.load(type_, self.element(first, offset + part * lanes), self.size)
+
+    def turned(self, lines: list[Value], unit: int, size: int | None = None) -> list[Value]:
+        """The transpose of a square of units of ``unit`` elements; with ``size``, as far as lines less than that many
+        from one another exchange units.
+        """
+        lines = list(lines)
         step = 1
-        while step < size:
-            first, second = _exchange(size, step, unit)
-            for line in range(size):
+        while step < (size or len(lines)):
+            first, second = _exchange(len(lines), step, unit)
+            for line in range(len(lines)):
                 if not line & step:
                     a, c = lines[line], lines[line | step]
                     lines[line] = self.b.shuffle(a, c, first)
@@ -120,6 +157,32 @@ def _exchange(size: int, step: int, unit: int) -> tuple[list[int], list[int]]:
     return first, second
 
 
+@dataclass(frozen=True)
+class Ahead:
+    """Into which caches a transform asks for what its following unit reads and writes (``Builder.prefetch``; 0: it does
+    not). ``reads``, ``writes``: bytes of the arrays. A core waits longer for lines of large arrays than the few
+    requests that it has under way hide, and fetches none by itself where a unit has some lines of every row.
+    """
+
+    vectors: Vectors
+    reads: int
+    writes: int
+
+    def source(self, apart: int) -> int:
+        """``apart``: elements from line to line of what is read at a time."""
+        return self._caches(self.reads, apart) or (_NEAREST if self._is_apart(apart, _PAGE) else 0)
+
+    def target(self, apart: int) -> int:
+        return self._caches(self.writes, apart)
+
+    def _caches(self, size: int, apart: int) -> int:
+        is_far = size >= self.vectors.far and self._is_apart(apart, _ROW)
+        return _SECOND if is_far else 0
+
+    def _is_apart(self, apart: int, least: int) -> bool:
+        return apart * self.vectors.size >= least
+
+
 class Numbers:
     """Complex numbers on the stack, vectors of real and of imaginary parts."""
 
@@ -146,13 +209,18 @@ class Numbers:
 
 
 class Lines:
-    """Complex numbers of an array whose lanes are neighbours, ``step`` of them apart."""
+    """Complex numbers of an array whose lanes are neighbours, ``step`` of them apart. ``ahead``: into which caches what
+    the following unit has at the same place is asked for, as ``Builder.prefetch`` says it; 0: it is not.
+    """
 
-    def __init__(self, vectors: Vectors, pointer: Value, step: int, exchanged: bool) -> None:
+    def __init__(
+        self, vectors: Vectors, pointer: Value, step: int, exchanged: bool, ahead: int = 0
+    ) -> None:
         self.v = vectors
         self.pointer = pointer
         self.step = step
         self.exchanged = exchanged
+        self.ahead = ahead
 
     def at(self, index: Value) -> Value:
         """The place of number ``index``."""
@@ -161,20 +229,25 @@ class Lines:
 
     def load(self, place: Value, offset: int = 0) -> Complex:
         v = self.v
+        self.prefetch(place, offset)
         start = v.element(place, 2 * self.step * offset)
         low = v.b.load(v.type, start, v.size)
         high = v.b.load(v.type, v.element(start, v.lanes), v.size)
         return v.parted(low, high, self.exchanged)
 
-    def prefetch(self, place: Value, offset: int = 0) -> None:
+    def prefetch(self, place: Value, offset: int) -> None:
         """Ask for the numbers at the same place of the following unit."""
+        if not self.ahead:
+            return
         v = self.v
         for ahead in range(2 * v.lanes, 4 * v.lanes, v.line):
             following = i64(2 * self.step * offset + ahead)
-            v.b.prefetch(v.b.gep(v.scalar, place, following, inbounds=False))
+            address = v.b.gep(v.scalar, place, following, inbounds=False)
+            v.b.prefetch(address, locality=self.ahead)
 
     def store(self, place: Value, value: Complex, offset: int = 0) -> None:
         v = self.v
+        self.prefetch(place, offset)
         start = v.element(place, 2 * self.step * offset)
         low, high = v.joined(value, self.exchanged)
         v.b.store(low, start, v.size)

@@ -302,6 +302,7 @@ _HOST: Final = Costs(
         whole=1 << 15,
         short=1 << 12,
         matrix=5 << 17,
+        ahead=1 << 20,
     ),
     attention=Attention(
         fewest=1 << 17,

@@ -239,21 +239,55 @@ def test_matrices_are_apart(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not np.isfinite(other[5]).any()
 
 
-def test_numbers_on_other_pages_are_fetched_ahead() -> None:
-    """Those of the following columns, which may lie behind the array; not those of near rows."""
+def last_kernel(kind: str, dims: Sequence[int], lengths: Sequence[int]) -> str:
+    """The code of the last pass of a transform, for a CPU with AVX-512."""
     target = for_cpu("x86-64-v4", False)
-    for lengths, fetched in (((20, 512), True), ((20, 24), False)):
-        made = transform("FFT", lengths, operand("FFT", (3,), lengths, False, 0))
-        after = pipeline.run(module(made.operands, made), target, Dump())
-        *_, last = (i for i in after.entry.instructions if i.opcode == "fft-pass")
-        code = target.module()
-        fft.emit(code, target, last, "kernel")
-        names = re.findall(r"@llvm.prefetch.p0\(ptr (%[\w.]+), i32 0,", str(code))
-        assert bool(names) == fetched
-        for name in names:
-            found = re.search(re.escape(name) + r" = getelementptr (\w+)", str(code))
-            assert found is not None
-            assert found[1] != "inbounds"
+    made = transform(kind, lengths, operand(kind, dims, lengths, False, 0))
+    after = pipeline.run(module(made.operands, made), target, Dump())
+    *_, last = (i for i in after.entry.instructions if i.opcode == "fft-pass")
+    code = target.module()
+    fft.emit(code, target, last, "kernel")
+    return str(code)
+
+
+def fetched(code: str) -> dict[int, int]:
+    """How many lines are asked for ahead, by the caches into which they come (3: all of them, 2: the second). Their
+    addresses may lie behind the array, so LLVM must not be told that they are in it.
+    """
+    found: dict[int, int] = {}
+    pattern = r"@llvm.prefetch.p0\(ptr (%[\w.]+), i32 0, i32 (\d), i32 1\)"
+    for name, caches in re.findall(pattern, code):
+        address = re.search(re.escape(name) + r" = getelementptr (\w+)", code)
+        assert address is not None
+        assert address[1] != "inbounds"
+        found[int(caches)] = found.get(int(caches), 0) + 1
+    return found
+
+
+def test_numbers_on_other_pages_are_fetched_ahead() -> None:
+    """Those of the following columns, and not those of near rows."""
+    assert set(fetched(last_kernel("FFT", (3,), (20, 512)))) == {3}
+    assert not fetched(last_kernel("FFT", (3,), (20, 24)))
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_lines_of_large_arrays_are_fetched_ahead(kind: str) -> None:
+    """What is read and written at the following unit, each into the second cache; nothing of arrays that stay near."""
+    assert set(fetched(last_kernel(kind, (2048,), (200,)))) == {2}
+    assert not fetched(last_kernel(kind, (20,), (200,)))
+    assert set(fetched(last_kernel(kind, (16,), (256, 256)))) == {2}
+    assert not fetched(last_kernel(kind, (), (64, 64)))
+
+
+def test_both_sides_of_columns_are_fetched_ahead() -> None:
+    """A line of the operand and of the result for each of 16 numbers of 16 columns, which lie in two lines."""
+    assert fetched(last_kernel("FFT", (), (16, 1 << 14))) == {2: 2 * 2 * 16}
+
+
+def test_squares_are_read_by_halves_of_vectors() -> None:
+    """So half of their exchanges are loads: 32 for 16 rows of eight complex numbers, and no whole vector of them."""
+    code = last_kernel("FFT", (256,), (100,))
+    assert len(re.findall(r"= load <8 x float>, ptr", code)) == 32
 
 
 def test_which_matrices_are_taken_whole() -> None:
