@@ -45,6 +45,26 @@ void ForEachPiece(Int count, Int size, int64_t work, const Body& body) {
               });
 }
 
+// As ForEachPiece for the columns to the right of a panel, of which the next panel's `first` are a piece of
+// their own: body(0, first) also factors that panel, while the other pieces are updated.
+template <typename Body>
+void ForEachPieceBehindPanel(Int count, Int first, int64_t work, const Body& body) {
+  const int64_t others = (int64_t{count} - first + kSlice - 1) / kSlice;
+  ParallelFor((first > 0 ? 1 : 0) + others,
+              std::max<int64_t>(1, kTaskWork / std::max<int64_t>(1, work)),
+              [&](int64_t begin, int64_t end) {
+                for (int64_t i = begin; i < end; ++i) {
+                  const int64_t other = first > 0 ? i - 1 : i;
+                  if (other < 0) {
+                    body(0, first);
+                    continue;
+                  }
+                  const auto from = static_cast<Int>(first + other * kSlice);
+                  body(from, std::min(count, from + kSlice));
+                }
+              });
+}
+
 // A matrix in the letters of xGEMM: op(data), where op(a) is `a`, its transpose 'T' or its adjoint 'C'.
 template <typename T>
 struct Factor {
@@ -220,16 +240,22 @@ Int FactorLu(const Routines<T>& lapack, Int m, Int n, T* a, Int* pivots) {
     for (Int j = begin; j < end; ++j) std::swap(x[j], x[pivots[j] - 1]);
   };
   Int first_zero = 0;
-  for (Int first = 0; first < count; first += kDepth) {
+  const auto factor = [&](Int first) {
     const Int depth = std::min(kDepth, count - first);
-    const Int next = first + depth;
     const Int rows = m - first;
     Int info = 0;
     lapack.getrf(&rows, &depth, at(first, first), &lda, pivots + first, &info);
     if (info > 0 && first_zero == 0) first_zero = first + info;
-    for (Int j = first; j < next; ++j) pivots[j] += first;
+    for (Int j = first; j < first + depth; ++j) pivots[j] += first;
+  };
+  factor(0);
+  for (Int first = 0; first < count; first += kDepth) {
+    const Int depth = std::min(kDepth, count - first);
+    const Int next = first + depth;
     // The columns to the right follow: exchanged, divided by the diagonal tile and updated.
-    ForEachPiece(n - next, kSlice, int64_t{kSlice} * depth * rows, [&](Int begin, Int end) {
+    const Int panel = std::min(kDepth, count - next);
+    const int64_t work = int64_t{kSlice} * depth * (m - first);
+    ForEachPieceBehindPanel(n - next, panel, work, [&](Int begin, Int end) {
       for (Int column = next + begin; column < next + end; ++column) {
         exchange(column, first, next);
       }
@@ -241,6 +267,7 @@ Int FactorLu(const Routines<T>& lapack, Int m, Int n, T* a, Int* pivots) {
       if (below == 0) return;
       Subtract<T>(lapack, below, columns, depth, {'N', at(next, first), lda}, {'N', above, lda},
                   at(next, next + begin), lda);
+      if (begin == 0 && panel > 0) factor(next);
     });
   }
   // At the end the columns to the left, once each.
@@ -287,7 +314,8 @@ void TransposeLines(Int lines, Int length, const T* from, int64_t from_step, T* 
 
 }  // namespace
 
-int64_t LuPanelSize(Int m) { return int64_t{m} * kDepth; }
+// Two panels: one is read while the next one is factored.
+int64_t LuPanelSize(Int m) { return 2 * int64_t{m} * kDepth; }
 
 template <typename T>
 Int FactorLuOfRows(const Routines<T>& lapack, Int m, Int n, T* a, Int* pivots, T* panel) {
@@ -301,27 +329,40 @@ Int FactorLuOfRows(const Routines<T>& lapack, Int m, Int n, T* a, Int* pivots, T
     }
   };
   Int first_zero = 0;
+  const auto panel_of = [&](Int first) {
+    return panel + (first / kDepth % 2 == 0 ? 0 : LuPanelSize(m) / 2);
+  };
+  // LAPACK factors a copy with the columns one after the other, from which the products read, too.
+  const auto factor = [&](Int first) {
+    const Int depth = std::min(kDepth, count - first);
+    const Int rows = m - first;
+    T* copy = panel_of(first);
+    TransposeLines(rows, depth, at(first, first), n, copy, rows);
+    Int info = 0;
+    lapack.getrf(&rows, &depth, copy, &rows, pivots + first, &info);
+    if (info > 0 && first_zero == 0) first_zero = first + info;
+    for (Int i = first; i < first + depth; ++i) pivots[i] += first;
+    TransposeLines(depth, rows, copy, rows, at(first, first), n);
+  };
+  factor(0);
   for (Int first = 0; first < count; first += kDepth) {
     const Int depth = std::min(kDepth, count - first);
     const Int next = first + depth;
     const Int rows = m - first;
-    // LAPACK factors a copy with the columns one after the other, from which the products read, too.
-    TransposeLines(rows, depth, at(first, first), n, panel, rows);
-    Int info = 0;
-    lapack.getrf(&rows, &depth, panel, &rows, pivots + first, &info);
-    if (info > 0 && first_zero == 0) first_zero = first + info;
-    for (Int i = first; i < next; ++i) pivots[i] += first;
-    TransposeLines(depth, rows, panel, rows, at(first, first), n);
+    const T* factors = panel_of(first);
     // As in FactorLu, of the transposed matrix, which is column-major.
-    ForEachPiece(n - next, kSlice, int64_t{kSlice} * depth * rows, [&](Int begin, Int end) {
+    const Int following = std::min(kDepth, count - next);
+    const int64_t work = int64_t{kSlice} * depth * rows;
+    ForEachPieceBehindPanel(n - next, following, work, [&](Int begin, Int end) {
       exchange(first, next, next + begin, next + end);
       const Int columns = end - begin;
       T* above = at(first, next + begin);
-      SolveSlice<T>(lapack, {'R', 'L', 'T', 'U', columns, depth}, panel, rows, above, n);
+      SolveSlice<T>(lapack, {'R', 'L', 'T', 'U', columns, depth}, factors, rows, above, n);
       const Int below = m - next;
       if (below == 0) return;
-      Subtract<T>(lapack, columns, below, depth, {'N', above, n}, {'T', panel + depth, rows},
+      Subtract<T>(lapack, columns, below, depth, {'N', above, n}, {'T', factors + depth, rows},
                   at(next, next + begin), n);
+      if (begin == 0 && following > 0) factor(next);
     });
   }
   ForEachPiece(count, kDepth, int64_t{kDepth} * count,
