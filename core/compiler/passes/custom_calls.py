@@ -8,7 +8,8 @@ Two passes make library calls of them:
   names (and ``tripont.svd``, which stands beside them) become LAPACK's. Simplification then removes transposes that
   meet others.
 * :func:`match_custom_calls`, before fusion: what the runtime has becomes a ``library-call``
-  (core/runtime/library/lapack_*.cc say what each takes).
+  (core/runtime/library/lapack_*.cc say what each takes). Eigenvectors of f32 and c64 that nothing reads, as those
+  of ``jnp.linalg.eigvalsh``, are not asked for.
 """
 
 from __future__ import annotations
@@ -22,13 +23,22 @@ import numpy as np
 
 from ..ir import dtypes
 from ..ir.errors import of_instruction
-from ..ir.hlo import Instruction, Module, Shape, TokenShape, TupleShape, broadcast, constant
+from ..ir.hlo import (
+    Computation,
+    Instruction,
+    Module,
+    Shape,
+    TokenShape,
+    TupleShape,
+    broadcast,
+    constant,
+)
 from ..ir.moves import transpose
 from ..ir.patterns import is_constant, splat
 from . import random
 from .library.call import library_call
 from .library.other import goes_in_lanes
-from .rewrite import sweep_module
+from .rewrite import map_computations, on_mapped, sweep_module
 
 if TYPE_CHECKING:
     from ..targets.costs import Library
@@ -68,6 +78,7 @@ _SQUARE: Final = frozenset(("gesdd", "syevd"))
 _IN_TILES: Final = {"getrf": 256}
 # Floating-point operations for each element of the first operand, times its last dimension.
 _WORK: Final = {"gees": 25.0, "geev": 25.0, "gesdd": 20.0, "gesvd": 20.0, "syevd": 9.0}
+_WORK_OF_VALUES: Final = 4.0 / 3.0  # of syevd without vectors
 
 
 def lay_out_custom_calls(module: Module) -> Module:
@@ -87,12 +98,54 @@ def match_custom_calls(module: Module, target: Target) -> Module:
     """
     if not module.has("custom-call"):
         return module
+    module = map_computations(module, _without_unread_vectors)
     library = target.costs.library
 
     def rule(i: Instruction) -> Instruction | None:
         return _match(i, library)
 
     return sweep_module(module, rule, repeat=False)
+
+
+def _without_unread_vectors(computation: Computation) -> Computation:
+    """The computation whose calls of syevd compute eigenvalues alone where nothing reads the vectors, in f32 and c64:
+    in f64, which the runtime has nothing wider for, the values that come with vectors are more exact.
+    """
+    users = computation.users()
+    alone = {i for i in users if _makes_vectors(i) and not _are_vectors_read(computation, i, users)}
+    if not alone:
+        return computation
+    mapped: dict[Instruction, Instruction] = {}
+    output: list[Instruction] = []
+    for instruction in computation.instructions:
+        now = on_mapped(instruction, mapped)
+        if instruction in alone:
+            config = {**now.attributes["backend_config"], "mode": ord("N")}
+            now = now.replace(attributes={**now.attributes, "backend_config": config})
+        if now is not instruction:
+            mapped[instruction] = now
+        output.append(now)
+    root = mapped.get(computation.root, computation.root)
+    return Computation(computation.name, computation.parameters, output, root)
+
+
+def _makes_vectors(i: Instruction) -> bool:
+    """Whether ``i`` is a call for eigenvectors of symmetric matrices."""
+    if i.opcode != "custom-call" or _routine(i.attributes["custom_call_target"]) != "syevd":
+        return False
+    a, given = i.operands[0].shape, i.attributes["backend_config"]
+    if not isinstance(a, Shape) or a.dtype not in (dtypes.F32, dtypes.C64):
+        return False
+    return isinstance(given, Mapping) and given.get("mode") == ord("V")
+
+
+def _are_vectors_read(
+    computation: Computation, call: Instruction, users: Mapping[Instruction, list[Instruction]]
+) -> bool:
+    """Whether something reads the first result of ``call``, or all of them as one."""
+    return call is computation.root or any(
+        user.opcode != "get-tuple-element" or user.attributes["index"] == 0 for user in users[call]
+    )
 
 
 def _routine(target: str) -> str | None:
@@ -123,7 +176,8 @@ def _match(i: Instruction, library: Library) -> Instruction | None:
     if isinstance(given, Mapping):
         config = {key: int(value) for key, value in given.items()}
     order = a.dims[-1] if a.dims else 1
-    flops = math.prod(a.dims) * _WORK.get(name, 2.0) * order
+    each = _WORK_OF_VALUES if name == "syevd" and config.get("mode") == ord("N") else None
+    flops = math.prod(a.dims) * (each or _WORK.get(name, 2.0)) * order
     return library_call(i, name, config, library.call + flops / library.lapack_flops)
 
 

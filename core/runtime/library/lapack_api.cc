@@ -116,6 +116,7 @@ void Resolve(Resolver& resolver, char letter, Routines<T>& routines) {
   resolver.Resolve(routines.sytrd, letter, kComplex ? "hetrd" : "sytrd");
   resolver.Resolve(routines.gebrd, letter, "gebrd");
   if constexpr (!kComplex) {
+    resolver.Resolve(routines.sterf, letter, "sterf");
     resolver.Resolve(routines.stedc, letter, "stedc");
     resolver.Resolve(routines.laed1, letter, "laed1");
     resolver.Resolve(routines.bdsdc, letter, "bdsdc");

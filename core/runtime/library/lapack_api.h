@@ -92,7 +92,8 @@ struct Routines {
                 T* tau, T* work, const Int* lwork, Int* info, Length);
   void (*gebrd)(const Int* m, const Int* n, T* a, const Int* lda, R* diagonal, R* off_diagonal,
                 T* left_tau, T* right_tau, T* work, const Int* lwork, Int* info);
-  // These three are null for complex types.
+  // These four are null for complex types.
+  void (*sterf)(const Int* n, R* diagonal, R* off_diagonal, Int* info);
   void (*stedc)(const char* job, const Int* n, R* diagonal, R* off_diagonal, R* vectors,
                 const Int* ldvectors, R* work, const Int* lwork, Int* iwork, const Int* liwork,
                 Int* info, Length);

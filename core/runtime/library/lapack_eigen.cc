@@ -18,6 +18,9 @@
 // array for complex matrices. A matrix with a NaN or an infinity (for syevd: in the triangle that
 // "uplo" names) gives NaNs and info kNotFinite, because LAPACK's iterations may not end on such a
 // matrix. Results that the mode says not to compute are undefined.
+//
+// Eigenvalues alone of f32 and c64 are those of the tridiagonal matrix in f64: LAPACK's routine for them (xSTERF) rounds
+// more than the one that makes vectors, and takes a small part of the time.
 #include <memory>
 
 #include "core/runtime/library/calls.h"
@@ -51,7 +54,7 @@ class Syevd final : public BatchCall {
         rwork_, WorkSize<T>("syevd", [&](T* to, const Int*, Int*) { *to = T(real_size); }));
     iwork_ = std::max<Int>(1, iwork_);
     SetWork(n_, 6.0 * n_ * n_ * n_,
-            std::max(InSteps() ? StepsWork() : 0,
+            std::max(InSteps() ? StepsWork() : ValuesWork(),
                      BytesOf<T>(work_) + BytesOf<Real<T>>(rwork_) + BytesOf<Int>(iwork_)));
     if (InSteps()) SharesOut();
     return SetLanes<T>(n_, matrix_lanes::kMostJacobiOrder,
@@ -69,6 +72,48 @@ class Syevd final : public BatchCall {
            BytesOf<T>(work) + (kIsComplex<T> ? BytesOf<T>(size) : 0);
   }
 
+  // Whether there are no vectors, and values come from a tridiagonal matrix in f64.
+  bool HasWideValues() const { return mode_ == 'N' && sizeof(Real<T>) == sizeof(float); }
+
+  size_t ValuesWork() const {
+    const int64_t n = std::max<Int>(1, n_);
+    return BytesOf<Real<T>>(n) + BytesOf<T>(n) + BytesOf<T>(kPanel * n) + 2 * BytesOf<double>(n);
+  }
+
+  // Both triangles, from that which "uplo" names.
+  void CompleteTriangles(T* a) const {
+    for (int64_t column = 0; column < n_; ++column) {
+      for (int64_t row = 0; row < column; ++row) {
+        T& above = a[column * n_ + row];
+        T& below = a[row * n_ + column];
+        uplo_ == 'U' ? below = Conjugate(above) : above = Conjugate(below);
+      }
+    }
+  }
+
+  // w := the eigenvalues of a, which is overwritten. The info of a step that failed, or 0.
+  Int Values(Item item, T* a, Real<T>* w) const {
+    const Int lda = Leading(n_);
+    auto* off_diagonal = item.Take<Real<T>>(lda);
+    T* tau = item.Take<T>(lda);
+    const Int work_size = kPanel * lda;
+    T* work = item.Take<T>(work_size);
+    auto* diagonal = item.Take<double>(lda);
+    auto* beside = item.Take<double>(lda);
+    CompleteTriangles(a);
+    const int exponent = ScaleToOne(a, int64_t{n_} * n_);
+    const char lower = 'L';
+    Int info = 0;
+    lapack<T>().sytrd(&lower, &n_, a, &lda, w, off_diagonal, tau, work, &work_size, &info, 1);
+    if (info != 0) return info;
+    std::copy_n(w, n_, diagonal);
+    std::copy_n(off_diagonal, std::max<Int>(0, n_ - 1), beside);
+    lapack<double>().sterf(&n_, diagonal, beside, &info);
+    for (Int i = 0; i < n_; ++i) w[i] = static_cast<Real<T>>(diagonal[i]);
+    ScaleBack(w, n_, exponent);
+    return info;
+  }
+
   // a := the eigenvectors, w := the eigenvalues. The info of a step that failed, or 0.
   Int Steps(Item item, T* a, Real<T>* w) const {
     const int64_t size = int64_t{n_} * n_;
@@ -80,14 +125,8 @@ class Syevd final : public BatchCall {
     Int* integers = item.Take<Int>(TridiagonalIntegers(n_));
     const Int work_size = kPanel * n_;
     T* work = item.Take<T>(std::max<int64_t>(work_size, ReflectorsWork(n_, n_)));
-    // Both triangles, so that reflectors lie below the diagonal, as those of xGEQRF do.
-    for (int64_t column = 0; column < n_; ++column) {
-      for (int64_t row = 0; row < column; ++row) {
-        T& above = a[column * n_ + row];
-        T& below = a[row * n_ + column];
-        uplo_ == 'U' ? below = Conjugate(above) : above = Conjugate(below);
-      }
-    }
+    // So that reflectors lie below the diagonal, as those of xGEQRF do.
+    CompleteTriangles(a);
     const int exponent = ScaleToOne(a, size);
     const char lower = 'L';
     Int info = 0;
@@ -149,6 +188,8 @@ class Syevd final : public BatchCall {
     }
     if (InSteps()) {
       *info = Steps(item, a, w);
+    } else if (HasWideValues()) {
+      *info = Values(item, a, w);
     } else {
       T* work = item.Take<T>(work_);
       auto* rwork = item.Take<Real<T>>(rwork_);
