@@ -212,7 +212,9 @@ def main() -> int:
             mark = "  <-" if figures[0] > figures[1] else ""
             print(f"{t.name:{width}}", *(f"{f:10.2e}" for f in figures), mark, flush=True)
             continue
-        best = interleave(steps, options.seconds, clock, 0.01 if options.torch else 0.0)
+        best = interleave(
+            steps, options.seconds, clock, 0.01 if options.torch and options.threads > 1 else 0.0
+        )
         ratio = min(best[1:]) / best[0]
         logarithms.append(math.log(ratio))
         times = [f"{1e6 * b:.1f}" for b in best]

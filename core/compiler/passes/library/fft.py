@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
 _LONGEST: Final = 1 << 24  # numbers
 _LONGEST_PASS: Final = 1 << 13  # whose numbers are on the stack
+# How many times as long as another way one may take that counts as long: sums in another order are rounded differently.
+_SAME: Final = 1 + 1e-9
 # Numbers of a table that has one for each group and each number of a transform.
 _LONGEST_PRODUCTS: Final = 1 << 18
 # Bytes of all factors of an instruction. They lie in the artifact, and NumPy takes a few times as many to compute them;
@@ -188,7 +190,8 @@ class _Plans:
             cost += self.one_pass(b, a, rows, self.costs.turned)
             if self.stays_near(n, rows):
                 cost -= self.costs.launch
-            if cost < best.cost:
+            # Of a b and b a the one with the longer columns: rows are turned on the stack, the nearer the shorter they are.
+            if math.isfinite(cost) and cost <= best.cost * _SAME:
                 best = _Plan("two", cost, (a, b))
         return best
 

@@ -197,6 +197,18 @@ def test_several_dimensions(outer: tuple[int, ...], lengths: tuple[int, ...]) ->
         check(got, *call)
 
 
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("n", [512, 768, 1024, 2048, 4096])
+def test_columns_are_the_longer_half(n: int, wide: bool) -> None:
+    """Of the two ways that take the same number of instructions, the one whose rows need less of the stack."""
+    made = transform("FFT", (n,), operand("FFT", (256,), (n,), wide, 0))
+    after = pipeline.run(module(made.operands, made), for_cpu("x86-64-v4", False), Dump())
+    (kernel,) = (i for i in after.entry.instructions if i.opcode == "fft-pass")
+    columns, rows = (half["n"] for half in kernel.attributes["config"]["halves"])
+    assert columns * rows == n
+    assert columns >= rows
+
+
 def matrices_of(after: hlo.Module) -> list[bool]:
     """Whether each kernel of transforms does both dimensions of a matrix."""
     passes = (i for i in after.entry.instructions if i.opcode == "fft-pass")
