@@ -190,7 +190,7 @@ class _Plans:
             cost += self.one_pass(b, a, rows, self.costs.turned)
             if self.stays_near(n, rows):
                 cost -= self.costs.launch
-            # Of a b and b a the one with the longer columns: rows are turned on the stack, the nearer the shorter they are.
+            # Of a b and b a the one with the longer columns: the shorter rows are, the less of the stack turns them.
             if math.isfinite(cost) and cost <= best.cost * _SAME:
                 best = _Plan("two", cost, (a, b))
         return best
