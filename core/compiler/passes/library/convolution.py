@@ -38,6 +38,7 @@ from .convolution_kinds import (
 )
 from .depthwise import match_depthwise
 from .gemm import Dimension, row_major
+from .joined_columns import with_joined_columns
 from .whole_pairs import with_whole_pairs
 from .window_products import generate_convolution
 from .window_rows import match_windows
@@ -99,7 +100,7 @@ def make_call(convolution: Instruction, library: Library) -> Instruction:
         if cut is convolution:
             return weights_gradient(convolution, library)
         return make_call(cut, library)
-    return forward(convolution, library)
+    return forward(with_joined_columns(convolution), library)
 
 
 def needs_explicit_padding(window: WindowDimension) -> bool:
