@@ -19,13 +19,15 @@ by a ``pad`` or a ``slice`` before the call.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from ...ir import dtypes
 from ...ir.hlo import ConvolutionDimensionNumbers, Instruction, Shape, WindowDimension, constant
 from ...ir.moves import pad
 from ...ir.patterns import convert
-from . import convolution_costs, matrix_gradients
+from . import convolution_costs, guarded, matrix_gradients
 from .blocks import as_integers
 from .context import Context
 from .convolution_kinds import (
@@ -55,7 +57,7 @@ def match_convolution(convolution: Instruction, context: Context) -> Instruction
         generated = (
             match_depthwise(convolution, context.target)
             or match_windows(convolution, context)
-            or matrix_gradients.weights_gradient(convolution, context.target)
+            or _gradient_in_matrices(convolution, context)
             or generate_convolution(convolution, context.target)
         )
         if generated is not None:
@@ -100,7 +102,38 @@ def make_call(convolution: Instruction, library: Library) -> Instruction:
         if cut is convolution:
             return weights_gradient(convolution, library)
         return make_call(cut, library)
-    return forward(with_joined_columns(convolution), library)
+    convolution = with_joined_columns(convolution)
+    call = forward(convolution, library)
+    if not guarded.reads_behind_windows(convolution):
+        return call
+    return guarded.if_finite(
+        call.operands[0], call.operands, call.on, lambda given: _called_in_f32(call, given)
+    )
+
+
+def _called_in_f32(call: Instruction, operands: Sequence[Instruction]) -> Instruction:
+    """``call`` of ``operands`` in f32, rounded to its type."""
+    wide = call.replace(
+        operands=[convert(o, dtypes.F32) for o in operands],
+        shape=call.shape.with_dtype(dtypes.F32),  # type: ignore[union-attr]
+    )
+    return convert(wide, call.dtype)
+
+
+def _gradient_in_matrices(convolution: Instruction, context: Context) -> Instruction | None:
+    """``convolution`` as :mod:`.matrix_gradients` computes it, right beside infinities too; None if it does not."""
+    found = matrix_gradients.weights_gradient(convolution, context.target)
+    if found is None or not matrix_gradients.meets_zeros(convolution):
+        return found
+
+    def in_f32(operands: Sequence[Instruction]) -> Instruction:
+        wide = convolution.replace(
+            operands=[convert(o, dtypes.F32) for o in operands],
+            shape=convolution.shape.with_dtype(dtypes.F32),  # type: ignore[union-attr]
+        )
+        return convert(match_convolution(wide, context) or wide, convolution.dtype)
+
+    return guarded.unless_nan(found, convolution.operands, in_f32)
 
 
 def needs_explicit_padding(window: WindowDimension) -> bool:

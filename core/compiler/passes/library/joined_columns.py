@@ -85,9 +85,7 @@ def _columns_read(convolution: Instruction) -> int:
 def _joined_along(operand: Instruction, columns: int, features: int, count: int) -> Instruction:
     """``operand`` with each ``count`` places of dimension ``columns`` as one with ``count`` times the features."""
     dims = list(operand.dims)
-    parts = reshape(
-        operand, (*dims[:columns], dims[columns] // count, count, *dims[columns + 1 :])
-    )
+    parts = reshape(operand, (*dims[:columns], dims[columns] // count, count, *dims[columns + 1 :]))
     feature = features + (features > columns)
     order = [d for d in range(len(dims) + 1) if d != columns + 1]
     order.insert(order.index(feature), columns + 1)

@@ -11,7 +11,8 @@ places, and the sum is a single one, of whole steps, for each j.
 A stride of the forward convolution is a dilation of HLO's kernel: the inputs that an element of the window meets are
 those at positions of one residue modulo the stride. Each residue is a gradient without a stride.
 
-Where x is infinite or not a number, so may be those sums that meet dy's zeros there, and no element of dy.
+Where x is infinite or not a number, those sums that meet dy's zeros there are not a number: who calls
+:func:`weights_gradient` asks :func:`meets_zeros`, and looks for them.
 """
 
 from __future__ import annotations
@@ -106,6 +107,18 @@ def weights_gradient(convolution: Instruction, target: Target) -> Instruction | 
     if any(w.size > 1 and n < w.window_dilation for w, n in zip(windows, inputs, strict=True)):
         return None  # a residue may have no place
     return _compute(convolution, form) if residues(convolution) <= MOST_RESIDUES else None
+
+
+def meets_zeros(convolution: Instruction) -> bool:
+    """Whether :func:`weights_gradient` multiplies elements of x by zeros that are not elements of dy."""
+    windows: tuple[WindowDimension, ...] = convolution.attributes["window"]
+    numbers: ConvolutionDimensionNumbers = convolution.attributes["dimension_numbers"]
+    inputs = [convolution.operands[0].dims[d] for d in numbers.input_spatial]
+    taps = [convolution.dims[d] for d in numbers.output_spatial]
+    return any(
+        count > 1 or w.padding_low != 0 or w.size != size
+        for w, size, count in zip(windows, inputs, taps, strict=True)
+    )
 
 
 def _apart(window: WindowDimension) -> int:

@@ -6,7 +6,8 @@ f32. The rows were tried with the instruction sets capped and the worst values (
 oneDNN adds pairs of 8-bit products in 16 bits, which saturate, so there is no row for s8 there; with VNNI it adds in 32
 bits, but some of its kernels take the sums through f32, which rounds from 2^24 on. ``depth`` is how many products a sum
 may have: above it a row does not hold. Convolutions of bf16 are called for sums of an even number of neighbours only
-(:mod:`.whole_pairs`), and with the columns joined that oneDNN would join (:mod:`.joined_columns`).
+(:mod:`.whole_pairs`), with the columns joined that oneDNN would join (:mod:`.joined_columns`), and where an infinity
+would spread, after a look at the numbers (:mod:`.guarded`).
 
 :func:`way` says how to compute an operation with the rows that there are: on the element types as they are, or through
 f32, which is exact for integers as long as no sum leaves the 24 bits of an f32's significand.

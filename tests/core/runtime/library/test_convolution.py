@@ -239,13 +239,21 @@ def test_an_infinity_stays_in_its_sums(
 )  # fmt: skip
 @pytest.mark.parametrize("padding", ["VALID", [(1, 1), (0, 1)]], ids=str)
 def test_columns_that_a_stride_joins(
-    xpu: Any, cpu: Any, layout: tuple[str, str, str], features: int, window: int, stride: int, padding: Any
+    xpu: Any,
+    cpu: Any,
+    layout: tuple[str, str, str],
+    features: int,
+    window: int,
+    stride: int,
+    padding: Any,
 ) -> None:
     """Whole numbers, so to the bit: oneDNN 3.2 multiplies other numbers of the kernel with AMX."""
     random_ = np.random.default_rng(0)
     x = random_.choice([-1, 1], named(layout[0], N=2, H=7, W=6 * stride, C=features))
     w = random_.choice([-1, 1], named(layout[1], H=3, W=window, I=features, O=33))
     convolve = convolution((2, stride), padding, (1, 1), (1, 1), layout)
-    want = np.asarray(jax.jit(convolve)(*jax.device_put((x.astype(np.float32), w.astype(np.float32)), cpu)))
+    want = np.asarray(
+        jax.jit(convolve)(*jax.device_put((x.astype(np.float32), w.astype(np.float32)), cpu))
+    )
     got = jax.jit(convolve)(*jax.device_put((x.astype(BF16), w.astype(BF16)), xpu))
     np.testing.assert_array_equal(np.asarray(got), want.astype(BF16))

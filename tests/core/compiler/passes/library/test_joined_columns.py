@@ -42,7 +42,9 @@ def test_what_onednn_is_called_for(
 ) -> None:
     """``columns``: features, columns, and the window's columns and stride."""
     dtype = options.get("dtype", BF16)
-    made = convolution(**{"sizes": SIZES, "layout": layout, "dtype": dtype, "result": dtype, **options})
+    made = convolution(
+        **{"sizes": SIZES, "layout": layout, "dtype": dtype, "result": dtype, **options}
+    )
     config = make_call(made, for_cpu("sapphirerapids").costs.library).attributes["config"]
     source, kernel = config["src_dimensions"], config["weights_dimensions"]
     assert config["kind"] == "forward"
