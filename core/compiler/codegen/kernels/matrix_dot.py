@@ -177,6 +177,8 @@ class MatrixDot(PackedDot):
         row = self.staged_row if self.staged is not None else self.lhs_row
         left = Rows(tile.row, row * self.form.lhs.size, passes=True)
         right = Rows(tile.packed, self.width * self.form.group * self.form.rhs.size)
+        if self.ranges.any:
+            stop = self.b.select(self.is_outside(tile), start, stop)
         self.matrix.add_products(
             self.b, left, right, start, stop, lambda k: self.fetch_step(k, self.unroll)
         )

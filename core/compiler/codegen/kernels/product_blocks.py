@@ -39,9 +39,9 @@ class ProductBlocks(tiles.Places):
         self.roots = () if roots == (self.dot,) else roots
         config: dict[str, Any] = self.dot.attributes["config"]
         self.form: ProductForm = config["form"]
-        # Where results depend on the product. Tiles of a CPU that multiplies matrices are computed everywhere.
+        # Where results depend on the product.
         self.ranges = Ranges()
-        if self.roots and not self.form.is_matrix:
+        if self.roots:
             self.ranges = ranges_read(self.dot, frame.computation)
         self.batch: tuple[int, ...] = config["batch"]
         self.m: int = config["m"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from tripont.core.compiler.codegen.llvm_ir import Value
 from tripont.core.compiler.ir import dtypes, hlo
 from tripont.core.compiler.ir.dtypes import DType
 from tripont.core.compiler.observe.dump import Dump
+from tripont.core.compiler.reference.evaluate import evaluate
 from tripont.core.compiler.targets.host import for_cpu, linker
 
 from tests.core.compiler.builders import module, number, op
@@ -25,6 +27,7 @@ from tests.core.compiler.codegen import native
 from tests.core.compiler.codegen.emulated_matrices import Registers
 from tests.core.compiler.codegen.kernels.test_matrix_dot import cpu, registers
 from tests.core.compiler.codegen.kernels.test_packed_dot import kinds, product
+from tests.core.compiler.codegen.kernels.test_position_ranges import band, lower
 from tests.core.compiler.test_native import NativeSimulation
 
 __all__ = ["cpu", "registers"]
@@ -123,3 +126,30 @@ def test_every_row_is_computed_once(
     steps = kernel.groups // kernel.form.depth
     products = steps * len(kernel.matrix.heights) * kernel.vectors  # of a tile
     assert any(moment % products for moment in rows.moments) == between
+
+
+@pytest.mark.parametrize("sizes", [(256, 256, 192), (250, 300, 32), (131, 190, 4500)], ids=str)
+@pytest.mark.parametrize(("mask", "part"), [(lower, 0.75), (band, 0.7)])
+def test_tiles_that_a_mask_hides_are_not_multiplied(
+    mask: Callable[[hlo.Instruction], hlo.Instruction],
+    part: float,
+    sizes: tuple[int, int, int],
+    cpu: str,
+    registers: Registers,
+) -> None:
+    """``part``: of all multiplications, at most. Numbers that are none reach what is selected alone."""
+    m, n, k = sizes
+    made = product((BF16, BF16), F32, m, n, k)
+    random = np.random.default_rng(7)
+    values = [random.integers(-4, 5, p.dims).astype(BF16.numpy) for p in made.operands]
+    values[0][m // 2, 3], values[1][5, n // 2] = np.nan, np.inf
+    counts = []
+    for root in (op("negate", made), mask(made)):
+        before = module([*made.operands], root)
+        (want,) = evaluate(before, values)
+        after = pipeline.run(before, for_cpu(cpu, False), Dump())
+        registers.multiplications = 0
+        (got,) = NativeSimulation(after, cpu).run(values)
+        np.testing.assert_array_equal(got, want)
+        counts.append(registers.multiplications)
+    assert 0 < counts[1] <= part * counts[0]
