@@ -128,6 +128,7 @@ def test_every_row_is_computed_once(
     assert any(moment % products for moment in rows.moments) == between
 
 
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # of NumPy, which emulates AMX
 @pytest.mark.parametrize("sizes", [(256, 256, 192), (250, 300, 32), (131, 190, 4500)], ids=str)
 @pytest.mark.parametrize(("mask", "part"), [(lower, 0.75), (band, 0.7)])
 def test_tiles_that_a_mask_hides_are_not_multiplied(

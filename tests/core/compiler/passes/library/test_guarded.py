@@ -65,6 +65,7 @@ def test_windows_that_onednn_reads_past(guarded: bool, options: dict[str, Any]) 
     ids=lambda w: str([(d.size, d.padding_low, d.window_dilation) for d in w]),
 )
 @pytest.mark.parametrize("at", [(0, 3, 0, 5), (1, 4, 10, 5)], ids=str)
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # of NumPy, which emulates AMX
 @pytest.mark.parametrize("spoilt", [np.inf, np.nan, None], ids=str)
 def test_gradients_of_weights_beside_an_infinity(
     spoilt: float | None, at: tuple[int, ...], window: list[W], cpu: str, registers: Registers
