@@ -1,7 +1,11 @@
-"""Rewrite rules for convolutions and windowed reductions: padding that a ``pad`` does becomes the window's own.
+"""Rewrite rules for convolutions and windowed reductions.
 
-Keras' ZeroPadding2D, PyTorch's nn.ConstantPad2d and JAX's jnp.pad before a "valid" convolution or pool write
+Padding that a ``pad`` does becomes the window's own. Keras' ZeroPadding2D, PyTorch's nn.ConstantPad2d and JAX's jnp.pad before a "valid" convolution or pool write
 such programs. The window reads no memory for its padding, and what made the operand can run in place again.
+
+A window that reaches over the array's ends at every place loses the elements that never meet the array. TensorFlow's
+``tf.nn.local_response_normalization`` makes such windows: its radius may be any number, and the window has twice as
+many elements.
 """
 
 from __future__ import annotations
@@ -56,6 +60,40 @@ def fold_pad_into_reduce_window(i: Instruction) -> Instruction | None:
     )
 
 
+def clip_window(i: Instruction) -> Instruction | None:
+    """``reduce-window`` and ``select-and-scatter`` without the elements of the window that meet only padding, which
+    takes no part in either.
+    """
+    array = i.operands[0]
+    # The windows' places are the dimensions of a reduce-window's result and of a select-and-scatter's source.
+    places = i.operands[1] if i.opcode == "select-and-scatter" else i.result_shapes[0]
+    window: tuple[WindowDimension, ...] = tuple(i.attributes["window"])
+    clipped = tuple(
+        _clipped(w, size, count) for w, size, count in zip(window, array.dims, places.dims, strict=True)
+    )
+    if clipped == window:
+        return None
+    return i.replace(attributes={**i.attributes, "window": clipped})
+
+
+def _clipped(w: WindowDimension, size: int, count: int) -> WindowDimension:
+    """One dimension of a window at ``count`` places of an array of ``size``."""
+    if not size or not count:
+        return w
+    last = (size - 1) * w.base_dilation + w.padding_low
+    nearest = w.padding_low - (count - 1) * w.stride
+    first_met = max(0, -(-nearest // w.window_dilation))
+    last_met = min(w.size - 1, last // w.window_dilation)
+    if first_met > last_met:  # no element of the window meets the array at any place: one of them stays
+        first_met = last_met = 0
+    return replace(
+        w,
+        size=last_met - first_met + 1,
+        padding_low=w.padding_low - first_met * w.window_dilation,
+        padding_high=w.padding_high - (w.size - 1 - last_met) * w.window_dilation,
+    )
+
+
 def _padded_window(
     pad: Instruction, window: Sequence[WindowDimension], dimensions: Sequence[int]
 ) -> tuple[WindowDimension, ...] | None:
@@ -80,5 +118,6 @@ def _padded_window(
 
 RULES: Final[dict[str, tuple[Rule, ...]]] = {
     "convolution": (fold_pad_into_convolution,),
-    "reduce-window": (fold_pad_into_reduce_window,),
+    "reduce-window": (fold_pad_into_reduce_window, clip_window),
+    "select-and-scatter": (clip_window,),
 }

@@ -15,6 +15,7 @@ from tests.core.compiler.builders import (
     S32,
     arguments,
     body,
+    compare,
     module,
     number,
     op,
@@ -159,3 +160,52 @@ def test_pool_keeps_pad(opcode: str, value: float, initial: float) -> None:
     x = parameter(0, 2, 6, 5, 3)
     padded = pad(x, value, (0, 1, 1, 0), (0, 1, 0, 0))
     assert simplified([x], pool(padded, POOL, opcode, initial)) == ["pad", "reduce-window"]
+
+
+# Windows of a dimension of five elements, and how many of their elements meet it at any place.
+OVERLAPS = {
+    "beyond both ends": (W(21, 1, 10, 10), 9),
+    "before the array": (W(9, 1, 8, 0), 5),
+    "behind the array": (W(9, 1, 0, 8), 5),
+    "at one place": (W(30, 1, 13, 12), 5),
+    "in steps": (W(24, 3, 12, 13), 11),
+    "with gaps": (W(11, 1, 10, 10, window_dilation=2), 5),
+    "among gaps": (W(31, 2, 12, 13, base_dilation=3), 19),
+    "never": (W(2, 9, 3, 0), 1),
+}
+
+
+def sizes_of_windows(parameters: Sequence[Instruction], result: Instruction) -> list[int]:
+    """The sizes of the windows that are left, once the values were found to be the same."""
+    before = module(parameters, result)
+    verifier.verify(before, "test")
+    after = simplify(before)
+    verifier.verify(after, "simplify")
+    inputs = arguments(before)
+    np.testing.assert_array_equal(evaluate(after, inputs)[0], evaluate(before, inputs)[0])
+    (left,) = [i for i in after.entry.instructions if "window" in i.attributes]
+    return [w.size for w in left.attributes["window"]]
+
+
+@pytest.mark.parametrize("overlap", OVERLAPS)
+@pytest.mark.parametrize("initial", [0, 3])
+def test_windows_keep_what_meets_the_array(overlap: str, initial: int) -> None:
+    window, met = OVERLAPS[overlap]
+    x = parameter(0, 5, dtype=S32)
+    assert sizes_of_windows([x], pool(x, [window], "add", initial)) == [met]
+
+
+def test_windows_of_chosen_elements_keep_what_meets_the_array() -> None:
+    x, source = parameter(0, 4, 5, dtype=S32), parameter(1, 4, 5, dtype=S32)
+    a, b = parameter(0, dtype=S32), parameter(1, dtype=S32)
+    is_larger = hlo.Computation.from_root("is_larger", [a, b], compare(a, b, "GE"))
+    result = op(
+        "select-and-scatter",
+        x,
+        source,
+        number(0, dtype=S32),
+        dims=x.dims,
+        window=(W(1), W(41, 1, 20, 20)),
+        called=[is_larger, body("add", S32)],
+    )
+    assert sizes_of_windows([x, source], result) == [1, 9]
