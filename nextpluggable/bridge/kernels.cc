@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "nextpluggable/adapter.h"
+#include "nextpluggable/bridge/empty_results.h"
 #include "nextpluggable/bridge/rules.h"
 #include "nextpluggable/bridge/shape_check.h"
 #include "nextpluggable/bridge/sizes.h"
@@ -98,7 +99,11 @@ class Guarded : public tf::XlaOpKernel {
 
   void Compile(tf::XlaOpKernelContext* context) override {
     const bool is_computed = HasComputedSize(context) || HasComputedConstant(context);
-    if (!is_computed) OP_REQUIRES_OK(context, CheckShapes(context));
+    if (!is_computed) {
+      const auto shapes = CheckShapes(context);
+      OP_REQUIRES_OK(context, shapes.status());
+      if (SetEmptyResults(context, *shapes)) return;
+    }
     const bool has_rule = rule_ != nullptr && is_computed;
     if (translation_ == nullptr && !has_rule) {
       original_->Compute(context->op_kernel_context());

@@ -66,6 +66,13 @@ absl::Status CheckSize(tf::shape_inference::InferenceContext& inference,
   return tf::TensorShape::BuildTensorShape(sizes, &counted);
 }
 
+tf::PartialTensorShape ShapeOf(tf::shape_inference::InferenceContext& inference,
+                               tf::shape_inference::ShapeHandle shape) {
+  tf::TensorShapeProto proto;
+  inference.ShapeHandleToProto(shape, &proto);
+  return tf::PartialTensorShape(proto);
+}
+
 // The gradient of a result has the result's shape.
 absl::Status CheckNormalizationGradient(tf::XlaOpKernelContext* context) {
   const tf::TensorShape gradient = context->InputShape(0);
@@ -135,13 +142,28 @@ absl::Status CheckChannels(tf::XlaOpKernelContext* context) {
       absl::StrCat("images must have channels, but have the shape ", images.DebugString()));
 }
 
+// The bridge divides the channels of the image by those of the filter.
+absl::Status CheckFilter(tf::XlaOpKernelContext* context) {
+  const tf::TensorShape filter = context->InputShape(1);
+  if (filter.dims() < 2 || filter.dim_size(filter.dims() - 2) > 0) return absl::OkStatus();
+  tf::TensorShape image;
+  TF_RETURN_IF_ERROR(context->ConstantInputAsShape(0, &image));
+  if (image.num_elements() == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the filter has no input channels (its shape is ", filter.DebugString(),
+                   "), but the image has the shape ", image.DebugString()));
+}
+
 struct Check {
   std::string_view op;
   absl::Status (*check)(tf::XlaOpKernelContext* context);
 };
 
 // What neither the shape function nor the bridge's kernel looks at: it would end the process.
-constexpr std::array<Check, 13> kChecks = {{{"DynamicStitch", CheckStitch},
+constexpr std::array<Check, 16> kChecks = {{{"Conv2DBackpropInput", CheckFilter},
+                                            {"Conv3DBackpropInputV2", CheckFilter},
+                                            {"DepthwiseConv2dNativeBackpropInput", CheckFilter},
+                                            {"DynamicStitch", CheckStitch},
                                             {"ExtractImagePatches", CheckChannels},
                                             {"FusedBatchNormGrad", CheckNormalizationGradient},
                                             {"FusedBatchNormGradV2", CheckNormalizationGradient},
@@ -157,14 +179,14 @@ constexpr std::array<Check, 13> kChecks = {{{"DynamicStitch", CheckStitch},
 
 }  // namespace
 
-absl::Status CheckShapes(tf::XlaOpKernelContext* context) {
+absl::StatusOr<std::vector<tf::PartialTensorShape>> CheckShapes(tf::XlaOpKernelContext* context) {
   const tf::NodeDef& node = context->op_kernel().def();
   const auto* const own = std::find_if(kChecks.begin(), kChecks.end(),
                                        [&](const Check& each) { return each.op == node.op(); });
   if (own != kChecks.end()) TF_RETURN_IF_ERROR(own->check(context));
   const tf::OpRegistrationData* op = nullptr;
   if (!tf::OpRegistry::Global()->LookUp(node.op(), &op).ok() || !op->shape_inference_fn) {
-    return absl::OkStatus();
+    return std::vector<tf::PartialTensorShape>();
   }
   const Arguments arguments = ArgumentsOf(context);
   // The shape function of SplitV ends the process for sizes of int8, and for a single one that is a scalar.
@@ -177,10 +199,12 @@ absl::Status CheckShapes(tf::XlaOpKernelContext* context) {
       TF_GRAPH_DEF_VERSION, node, op->op_def, arguments.shapes, constants, {}, arguments.variables);
   TF_RETURN_IF_ERROR(inference.construction_status());
   TF_RETURN_IF_ERROR(inference.Run(op->shape_inference_fn));
+  std::vector<tf::PartialTensorShape> results;
   for (int output = 0; output < inference.num_outputs(); ++output) {
     TF_RETURN_IF_ERROR(CheckSize(inference, inference.output(output)));
+    results.push_back(ShapeOf(inference, inference.output(output)));
   }
-  return absl::OkStatus();
+  return results;
 }
 
 }  // namespace tripont::tensorflow

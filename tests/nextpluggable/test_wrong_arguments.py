@@ -143,3 +143,61 @@ def test_the_gradient_of_a_resized_image_of_doubles(jit_compile: bool) -> None:
             results.append(tf.function(gradient, jit_compile=compiled)(tf.constant(image)))
     assert results[1].dtype == tf.float64
     np.testing.assert_allclose(results[1], results[0], rtol=0, atol=64 * 2.0**-23)
+
+
+def _input_gradient(sizes: list[int], kernel: tuple[int, ...], gradient: tuple[int, ...]) -> Any:
+    return op.Conv2DBackpropInput(
+        input_sizes=sizes,
+        filter=tf.ones(kernel),
+        out_backprop=tf.ones(gradient),
+        strides=[1] * 4,
+        padding="SAME",
+    )
+
+
+# Gradients without elements. Those of convolutions ended the process, that of a pool had an element.
+EMPTY: dict[str, Callable[[], Any]] = {
+    "convolution": lambda: _input_gradient([2, 5, 6, 0], (3, 3, 0, 4), (2, 5, 6, 4)),
+    "filter": lambda: op.Conv2DBackpropFilter(
+        filter_sizes=[3, 3, 0, 4], input=tf.ones((2, 5, 6, 0)), out_backprop=tf.ones((2, 5, 6, 4)),
+        strides=[1] * 4, padding="SAME",
+    ),
+    "depthwise convolution": lambda: op.DepthwiseConv2dNativeBackpropInput(
+        input_sizes=[2, 5, 6, 0], filter=tf.ones((3, 3, 0, 2)), out_backprop=tf.ones((2, 5, 6, 0)),
+        strides=[1] * 4, padding="SAME",
+    ),
+    "average pool": lambda: op.AvgPoolGrad(
+        orig_input_shape=[2, 0, 7, 3], grad=tf.ones((2, 0, 4, 3)), ksize=[1, 3, 3, 1],
+        strides=[1, 2, 2, 1], padding="SAME",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("name", EMPTY)
+def test_gradients_without_elements(name: str, jit_compile: bool) -> None:
+    with tf.device("CPU:0"):
+        expected = EMPTY[name]()
+    with tf.device("XPU:0"):
+        function = tf.function(EMPTY[name], jit_compile=True) if jit_compile else EMPTY[name]
+        assert function().shape == expected.shape
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_a_filter_without_channels_is_an_error(jit_compile: bool) -> None:
+    """It ended the process."""
+
+    def gradient() -> Any:
+        return _input_gradient([2, 5, 6, 3], (3, 3, 0, 4), (2, 5, 6, 4))
+
+    with tf.device("XPU:0"), pytest.raises(tf.errors.InvalidArgumentError, match="no input channels"):
+        (tf.function(gradient, jit_compile=True) if jit_compile else gradient)()
+
+
+def test_normalization_over_a_radius_beyond_all_channels() -> None:
+    """Its window has 2^32 - 1 elements: a loop over them did not end."""
+    x = np.random.default_rng(0).normal(size=(2, 5, 6, 3)).astype(np.float32)
+    with tf.device("XPU:0"):
+        widest = tf.nn.local_response_normalization(tf.constant(x), _LARGE)
+        channels = tf.nn.local_response_normalization(tf.constant(x), 2)
+    np.testing.assert_allclose(widest, channels, rtol=2.0**-20)
