@@ -21,7 +21,7 @@ UNIT_TESTS := tests/cmake tests/core/compiler --ignore=tests/core/compiler/codeg
   $(addprefix --ignore=tests/core/compiler/,test_compile.py test_native.py test_worker.py xla ops/test_outside.py \
   passes/test_ragged_products.py $(addprefix passes/library/,test_attention_orders.py test_window_rows.py))
 
-.PHONY: help environment dev tests frameworks build test test-nightly test-unit test-op test-fast test-upstream test-stablehlo fuzz fuzz-native fuzz-c-api soak test-asan test-ubsan test-tsan test-faults test-passes conformance test-cpus test-arm64 wheel test-wheel demo demo-bridge bench lint tidy format clean
+.PHONY: help environment dev tests frameworks build test test-nightly test-unit test-op test-fast test-upstream test-stablehlo fuzz scan fuzz-native fuzz-c-api soak test-asan test-ubsan test-tsan test-faults test-passes conformance test-cpus test-arm64 wheel test-wheel demo demo-bridge bench lint tidy format clean
 
 help:
 	@sed -n '/^How long/q; s/^| `\(make [^`]*\)` | \([^|;]*\).*/\1\t\2/p' docs/development.md | expand -t 16
@@ -74,6 +74,10 @@ fuzz: tests
 	    --only bounded --folder $(FUZZ_FOLDER)/$$target --jobs $(or $(JOBS),$(shell nproc)) $(ARGS) || exit 1; done
 	TRIPONT_VERIFY= nice $(RUN) -m tests.integration.memory_safety.numbers --minutes $(or $(MINUTES),5) \
 	  --seed $(or $(SEED),1000000) --count 1000000000 --folder $(FUZZ_FOLDER)/numbers
+
+# Functions of TensorFlow and JAX on xpu beside the framework's CPU, each in a child process (ARGS="--only jax_updates --every 10").
+scan: frameworks
+	nice $(RUN) -m tests.scan $(ARGS)
 
 # The fuzzers against faults that are put into a copy of the compiler: each must be found.
 test-faults: tests

@@ -1,0 +1,64 @@
+"""``python -m tests.scan``: all scans; or ``--only jax_updates --match "get of*" --every 10``.
+
+Writes each difference that is not known, and each known one that is gone, and ends with 1 if there is one. Of
+``--every 10`` one call in ten is tried, by its place in the table. ``--all`` shows known differences too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import time
+from collections.abc import Sequence
+
+from tests.scan import known
+from tests.scan.call import Call
+from tests.scan.running import SECONDS, WHOLE, findings
+from tests.scan.scans import SCANS, calls_of, installed
+
+
+def scan(name: str, calls: Sequence[Call], every: int, seconds: float, show_known: bool) -> int:
+    """Tries the calls, and returns how many differences are not as the list says."""
+    differences = known.read()
+    begin, differed, failed = time.monotonic(), [], 0
+    for of, what in findings(calls, seconds):
+        of = f"{name}: {of}"
+        differed.append(of)
+        reason = differences.reason(of)
+        failed += reason is None
+        if reason is None or show_known:
+            print(f"{of}: {what}" + (f" (known: {reason})" if reason else ""), flush=True)
+    tried = [f"{name}: {call.name} [{way}]" for call in calls for way in (*call.ways, WHOLE)]
+    gone = differences.gone(differed, tried) if every == 1 else []
+    for pattern in gone:
+        print(f"{pattern} is in {known.FILE.name} and differs no more", flush=True)
+    spent = time.monotonic() - begin
+    print(
+        f"{name}: {len(calls)} calls, {failed} new differences, {len(differed) - failed} known, {spent:.0f} s",
+        flush=True,
+    )
+    return failed + len(gone)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.scan", description=__doc__)
+    parser.add_argument("--only", action="append", choices=SCANS, help="a scan; repeatable")
+    parser.add_argument("--match", default="*", help="a pattern of calls")
+    parser.add_argument("--every", type=int, default=1, help="one call in so many")
+    parser.add_argument(
+        "--seconds", type=float, default=SECONDS, help="a call takes at most, of the CPU"
+    )
+    parser.add_argument("--all", action="store_true", help="show known differences too")
+    options = parser.parse_args()
+    failed = 0
+    for name in options.only or installed():
+        calls = [c for c in calls_of(name) if fnmatch.fnmatch(c.name, options.match)][
+            :: options.every
+        ]
+        every = options.every if options.match == "*" else 0
+        failed += scan(name, calls, every, options.seconds, options.all)
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,99 @@
+"""Whether results of a device are as good as those of the framework's CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import ml_dtypes
+import numpy as np
+
+# How far off a result may be: as many times what the CPU's own result is off from float64, and as many roundings of the
+# array's largest number. A sum of this many numbers, in another order, is off by half of the roundings at most.
+_TIMES: Final = 4.0
+_ROUNDINGS: Final = 64.0
+_SHOWN: Final = 3
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a call gave: arrays, or an error."""
+
+    results: Sequence[Array] = ()
+    error: str = ""
+
+
+def differences(
+    actual: Outcome, cpu: Outcome, precise: Outcome | None = None, each: bool = False
+) -> str:
+    """How ``actual`` differs from ``cpu``; empty if it does not. ``precise``: the same call in float64. ``each``: an
+    element may be off by what the CPU's own element is off, and not by what any of the array is.
+
+    An error on both sides is no difference: the words of an error are the device's own.
+    """
+    if actual.error or cpu.error:
+        if actual.error and cpu.error:
+            return ""
+        return (
+            f"refuses: {actual.error}"
+            if actual.error
+            else f"accepts what the CPU refuses: {cpu.error}"
+        )
+    if len(actual.results) != len(cpu.results):
+        return f"gives {len(actual.results)} results instead of {len(cpu.results)}"
+    exact: Sequence[Array | None] = [None] * len(cpu.results)
+    if precise is not None and not precise.error and len(precise.results) == len(cpu.results):
+        exact = precise.results
+    found = (
+        _difference(a, e, t, each)
+        for a, e, t in zip(actual.results, cpu.results, exact, strict=True)
+    )
+    return "; ".join(f"result {n}: {what}" for n, what in enumerate(found) if what)
+
+
+def _difference(actual: Array, cpu: Array, exact: Array | None, each: bool) -> str:
+    if actual.dtype != cpu.dtype or actual.shape != cpu.shape:
+        return f"{actual.dtype}{list(actual.shape)} instead of {cpu.dtype}{list(cpu.shape)}"
+    if not cpu.size:
+        return ""
+    if not _is_inexact(cpu.dtype):
+        return _shown(actual, cpu, actual != cpu)
+    if exact is not None and (exact.shape != cpu.shape or not _is_inexact(exact.dtype)):
+        exact = None
+    eps = float(ml_dtypes.finfo(_real(cpu.dtype)).eps)
+    a, e = _wide(actual), _wide(cpu)
+    t = e if exact is None else _wide(exact)
+    with np.errstate(all="ignore"):
+        finite = np.isfinite(e) & np.isfinite(t)
+        scale, own = np.where(finite, np.abs(e), 0.0), np.where(finite, np.abs(e - t), 0.0)
+        if not each:
+            scale, own = scale.max(), own.max()
+        allowed = _TIMES * own + _ROUNDINGS * eps * scale
+        wrong = ~((np.abs(a - e) <= allowed) | (a == e) | (np.isnan(a) & np.isnan(e)))
+        if exact is not None:  # what float64 says is right, whatever the CPU says
+            rounded = _wide(exact.astype(cpu.dtype))  # which may be infinite
+            wrong &= ~((np.abs(a - t) <= allowed) | (a == rounded) | (np.isnan(a) & np.isnan(t)))
+    return _shown(actual, cpu, wrong)
+
+
+def _shown(actual: Array, cpu: Array, wrong: Array) -> str:
+    if not wrong.any():
+        return ""
+    places = [tuple(int(i) for i in place) for place in np.argwhere(wrong)[:_SHOWN]]
+    rows = ", ".join(f"{actual[p]} instead of {cpu[p]} at {list(p)}" for p in places)
+    return f"{int(wrong.sum())} of {wrong.size} differ: {rows}"
+
+
+def _is_inexact(dtype: np.dtype) -> bool:
+    return bool(np.issubdtype(dtype, np.inexact)) or (dtype.kind == "V" and "float" in dtype.name)
+
+
+def _real(dtype: np.dtype) -> np.dtype:
+    return np.empty(0, dtype).real.dtype if dtype.kind == "c" else dtype
+
+
+def _wide(x: Array) -> Array:
+    return x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)

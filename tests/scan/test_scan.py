@@ -1,0 +1,139 @@
+"""The scans: a sample of each, and that the judge, the list of known differences and the children find what is wrong."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.scan import arguments, known
+from tests.scan.call import Call
+from tests.scan.judge import Outcome, differences
+from tests.scan.running import findings
+from tests.scan.scans import SCANS
+
+_ROOT = Path(__file__).parents[2]
+# One call in so many of each scan: about twenty.
+_EVERY = {
+    "tensorflow_gradients": 131,
+    "tensorflow_loops": 37,
+    "tensorflow_functions": 151,
+    "jax_updates": 257,
+    "jax_images": 41,
+    "jax_draws": 67,
+    "jax_special": 19,
+    "jax_sizes": 31,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scan", SCANS)
+def test_a_sample_has_no_new_difference(scan: str) -> None:
+    if importlib.util.find_spec(SCANS[scan]) is None:
+        pytest.skip(f"{SCANS[scan]} is not installed")
+    command = [sys.executable, "-m", "tests.scan", "--only", scan, "--every", str(_EVERY[scan])]
+    ran = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr[-2000:]
+    assert " 0 new differences" in ran.stdout
+
+
+def _outcome(*values: object) -> Outcome:
+    return Outcome([np.asarray(v) for v in values])
+
+
+_X = np.array([1.0, -2.0, np.inf, np.nan], np.float32)
+
+
+@pytest.mark.parametrize(
+    ("actual", "word"),
+    [
+        (_outcome(_X.astype(np.float64)), "float64[4] instead of float32[4]"),
+        (_outcome(_X[:3]), "float32[3] instead of float32[4]"),
+        (_outcome(_X, _X), "2 results instead of 1"),
+        (_outcome(np.array([1.0, -2.0, -np.inf, np.nan], np.float32)), "-inf instead of inf"),
+        (_outcome(np.array([1.0, -2.0, np.inf, 0.0], np.float32)), "0.0 instead of nan"),
+        (_outcome(np.array([1.0001, -2.0, np.inf, np.nan], np.float32)), "1 of 4 differ"),
+        (Outcome(error="ValueError: no"), "refuses: ValueError"),
+    ],
+)
+def test_the_judge_sees_what_differs(actual: Outcome, word: str) -> None:
+    assert word in differences(actual, _outcome(_X))
+    assert not differences(_outcome(_X), _outcome(_X))
+
+
+def test_the_judge_lets_roundings_and_better_results_pass() -> None:
+    rounded = np.array([1.000001, -2.0], np.float32)
+    assert not differences(_outcome(rounded), _outcome(np.array([1.0, -2.0], np.float32)))
+    cpu, better = np.array([0.9, -2.0], np.float32), np.array([1.0, -2.0], np.float32)
+    assert differences(_outcome(better), _outcome(cpu))
+    assert not differences(_outcome(better), _outcome(cpu), _outcome(np.array([1.0, -2.0])))
+
+
+def test_the_judge_of_each_element_sees_small_ones() -> None:
+    cpu, actual = np.array([1e6, 1e-3], np.float32), np.array([1e6, 2e-3], np.float32)
+    assert not differences(_outcome(actual), _outcome(cpu))
+    assert differences(_outcome(actual), _outcome(cpu), each=True)
+
+
+def test_an_error_on_one_side_alone_is_a_difference() -> None:
+    refused = Outcome(error="InvalidArgumentError: no")
+    assert "accepts what the CPU refuses" in differences(_outcome(_X), refused)
+    assert not differences(Outcome(error="another"), refused)
+
+
+def _end() -> Outcome:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return Outcome()
+
+
+def _hang() -> Outcome:
+    while True:
+        signal.pause()
+
+
+def test_calls_that_end_or_hang_are_found_and_others_run() -> None:
+    right = lambda: _outcome(1)  # noqa: E731
+    calls = [
+        Call("right", right, {"eager": right}),
+        Call("ends", right, {"eager": _end}),
+        Call("wrong", right, {"eager": right, "compiled": lambda: _outcome(2)}),
+        Call("hangs", right, {"eager": _hang}),
+        Call("ends on the CPU", _end, {"eager": right}),
+        Call("as its peer", right, {"eager": lambda: _outcome(2)}, peer=lambda: _outcome(2)),
+    ]
+    assert dict(findings(calls, seconds=1.0)) == {
+        "ends [whole]": "ends the process with -9",
+        "wrong [compiled]": "result 0: 1 of 1 differ: 2 instead of 1 at []",
+        "hangs [whole]": "hangs for 1 s",
+    }
+
+
+def test_the_list_of_known_differences_may_only_shrink(tmp_path: Path) -> None:
+    file = tmp_path / "known.toml"
+    file.write_text(
+        '[[difference]]\nreason = "XLA"\ncalls = ["a: of [[1, 2]*", "a: gone *"]\n'
+        '[[difference]]\nreason = "memory"\nnot_always = true\ncalls = ["a: chance *"]\n'
+    )
+    listed = known.read(file)
+    tried = ["a: of [[1, 2] [eager]", "a: gone 1 [eager]", "a: chance 1 [eager]"]
+    assert listed.reason(tried[0]) == "XLA"
+    assert listed.reason("a: other [eager]") is None
+    assert listed.gone(tried[:1], tried) == ["a: gone *"]
+    assert listed.gone(tried[:1], tried[:1]) == []  # a part of the calls says nothing about others
+
+
+def test_arguments_are_changed_one_at_a_time() -> None:
+    x = arguments.normal(2, 3)
+    others = dict(arguments.changed([x, 1, [4, 5], "SAME"]))
+    assert others["0 empty along 1"][0].shape == (2, 0)
+    assert others["0 of one rank more"][0].shape == (1, 2, 3)
+    assert others["1 is -1"][1] == -1
+    assert others["2 is longer"][2] == [4, 5, 5]
+    assert not any(what.startswith("3") for what in others)
+    np.testing.assert_array_equal(arguments.normal(2, 3), x)
