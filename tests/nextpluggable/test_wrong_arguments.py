@@ -155,7 +155,7 @@ def _input_gradient(sizes: list[int], kernel: tuple[int, ...], gradient: tuple[i
     )
 
 
-# Gradients without elements. Those of convolutions ended the process, that of a pool had an element.
+# Gradients without elements. Those of convolutions ended the process, those of a pool and of a slice had elements.
 EMPTY: dict[str, Callable[[], Any]] = {
     "convolution": lambda: _input_gradient([2, 5, 6, 0], (3, 3, 0, 4), (2, 5, 6, 4)),
     "filter": lambda: op.Conv2DBackpropFilter(
@@ -169,6 +169,9 @@ EMPTY: dict[str, Callable[[], Any]] = {
     "average pool": lambda: op.AvgPoolGrad(
         orig_input_shape=[2, 0, 7, 3], grad=tf.ones((2, 0, 4, 3)), ksize=[1, 3, 3, 1],
         strides=[1, 2, 2, 1], padding="SAME",
+    ),
+    "strided slice": lambda: op.StridedSliceGrad(
+        shape=[3, 0], begin=[0, 1], end=[3, 4], strides=[1, 2], dy=tf.ones((3, 0))
     ),
 }  # fmt: skip
 
@@ -190,7 +193,10 @@ def test_a_filter_without_channels_is_an_error(jit_compile: bool) -> None:
     def gradient() -> Any:
         return _input_gradient([2, 5, 6, 3], (3, 3, 0, 4), (2, 5, 6, 4))
 
-    with tf.device("XPU:0"), pytest.raises(tf.errors.InvalidArgumentError, match="no input channels"):
+    with (
+        tf.device("XPU:0"),
+        pytest.raises(tf.errors.InvalidArgumentError, match="no input channels"),
+    ):
         (tf.function(gradient, jit_compile=True) if jit_compile else gradient)()
 
 

@@ -518,7 +518,7 @@ def _gradient(function: Callable[..., Any], times: int = 1) -> Callable[..., Any
             tf.reduce_sum(
                 y
                 * tf.cast(
-                    tf.reshape(tf.cos(tf.range(tf.cast(tf.size(y), tf.float32))), tf.shape(y)),
+                    tf.reshape(tf.cos(tf.range(tf.cast(tf.size(y), tf.float64))), tf.shape(y)),
                     y.dtype,
                 )
             )
