@@ -15,8 +15,8 @@ namespace {
 namespace tf = ::tensorflow;
 
 // The kernels of gradients of convolutions divide by the channels of the filter. Those of average
-// pools give every dimension one element at least.
-constexpr std::array<std::string_view, 10> kOps = {"AvgPool3DGrad",
+// pools and of strided slices give a dimension one element at least.
+constexpr std::array<std::string_view, 11> kOps = {"AvgPool3DGrad",
                                                    "AvgPoolGrad",
                                                    "Conv2DBackpropFilter",
                                                    "Conv2DBackpropInput",
@@ -25,7 +25,8 @@ constexpr std::array<std::string_view, 10> kOps = {"AvgPool3DGrad",
                                                    "Conv3DBackpropInput",
                                                    "Conv3DBackpropInputV2",
                                                    "DepthwiseConv2dNativeBackpropFilter",
-                                                   "DepthwiseConv2dNativeBackpropInput"};
+                                                   "DepthwiseConv2dNativeBackpropInput",
+                                                   "StridedSliceGrad"};
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-"""The scans: a sample of each, and that the judge, the list of known differences and the children find what is wrong."""
+"""The scans: a sample of each; the judge, the list of known differences and the children find what is wrong."""
 
 from __future__ import annotations
 

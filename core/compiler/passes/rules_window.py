@@ -1,7 +1,8 @@
 """Rewrite rules for convolutions and windowed reductions.
 
-Padding that a ``pad`` does becomes the window's own. Keras' ZeroPadding2D, PyTorch's nn.ConstantPad2d and JAX's jnp.pad before a "valid" convolution or pool write
-such programs. The window reads no memory for its padding, and what made the operand can run in place again.
+Padding that a ``pad`` does becomes the window's own. Keras' ZeroPadding2D, PyTorch's nn.ConstantPad2d and JAX's jnp.pad
+before a "valid" convolution or pool write such programs. The window reads no memory for its padding, and what made the
+operand can run in place again.
 
 A window that reaches over the array's ends at every place loses the elements that never meet the array. TensorFlow's
 ``tf.nn.local_response_normalization`` makes such windows: its radius may be any number, and the window has twice as
@@ -69,7 +70,8 @@ def clip_window(i: Instruction) -> Instruction | None:
     places = i.operands[1] if i.opcode == "select-and-scatter" else i.result_shapes[0]
     window: tuple[WindowDimension, ...] = tuple(i.attributes["window"])
     clipped = tuple(
-        _clipped(w, size, count) for w, size, count in zip(window, array.dims, places.dims, strict=True)
+        _clipped(w, size, count)
+        for w, size, count in zip(window, array.dims, places.dims, strict=True)
     )
     if clipped == window:
         return None
@@ -84,7 +86,9 @@ def _clipped(w: WindowDimension, size: int, count: int) -> WindowDimension:
     nearest = w.padding_low - (count - 1) * w.stride
     first_met = max(0, -(-nearest // w.window_dilation))
     last_met = min(w.size - 1, last // w.window_dilation)
-    if first_met > last_met:  # no element of the window meets the array at any place: one of them stays
+    if (
+        first_met > last_met
+    ):  # no element of the window meets the array at any place: one of them stays
         first_met = last_met = 0
     return replace(
         w,
