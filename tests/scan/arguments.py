@@ -45,7 +45,7 @@ def integers(*shape: int, most: int = 4, seed: int = 0) -> np.ndarray:
 def definite(*shape: int, seed: int = 0) -> np.ndarray:
     """float32 matrices that are symmetric and positive definite."""
     a = normal(*shape, seed=seed)
-    return (a @ a.swapaxes(-1, -2) + shape[-1] * np.eye(shape[-1])).astype(np.float32)
+    return np.asarray(a @ a.swapaxes(-1, -2) + shape[-1] * np.eye(shape[-1]), np.float32)
 
 
 def special(arguments: Sequence[Any]) -> list[Any]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tests.scan.judge import Outcome, differences
+from tests.scan.judge import Array, Outcome, differences
 
 Way = Callable[[], Outcome]
 _LONGEST: Final = 300  # characters of a finding
@@ -52,7 +52,7 @@ class Call:
         return ""
 
 
-def outcome_of(compute: Callable[[], list]) -> Outcome:
+def outcome_of(compute: Callable[[], list[Array]]) -> Outcome:
     """The arrays that ``compute`` gives, or its error."""
     try:
         return Outcome(compute())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +33,7 @@ def _resized() -> Iterator[Call]:
 
         def resize(
             x: jax.Array, m: str = method, s: tuple[int, ...] = size, a: bool = antialias
-        ) -> jax.Array:
+        ) -> Any:
             return jax.image.resize(x, s, m, antialias=a)
 
         of = f"{method} to {list(size)}{', antialiased' if antialias else ''}"
@@ -48,10 +48,10 @@ def _resized() -> Iterator[Call]:
         yield call(f"resize {of}, bfloat16", resize, [_IMAGE.astype(ml_dtypes.bfloat16)])
         yield call(f"resize of nothing {of}", resize, [_IMAGE[:, :0]])
     big = normal(1100, 900)
-    for method, size in itertools.product(_METHODS, ((1024, 1024), (300, 1900))):
+    for method, sizes in itertools.product(_METHODS, ((1024, 1024), (300, 1900))):
         yield call(
-            f"resize large {method} to {list(size)}",
-            lambda x, m=method, s=size: jax.image.resize(x, s, m),
+            f"resize large {method} to {list(sizes)}",
+            lambda x, m=method, s=sizes: jax.image.resize(x, s, m),
             [big],
         )
 
@@ -74,7 +74,7 @@ def _scaled() -> Iterator[Call]:
 
         def scaled(
             x: jax.Array, s: jax.Array, t: jax.Array, m: str = method, a: bool = antialias
-        ) -> jax.Array:
+        ) -> Any:
             return jax.image.scale_and_translate(x, (5, 9, 2), (0, 1), s, t, m, antialias=a)
 
         of = f"{method} by {scale} and {move}{', antialiased' if antialias else ''}"
@@ -89,7 +89,7 @@ def _interpolated() -> Iterator[Call]:
     places = normal(2, 9) * 4
     for order, mode in itertools.product((0, 1), _MODES):
 
-        def interpolated(x: jax.Array, at: jax.Array, o: int = order, m: str = mode) -> jax.Array:
+        def interpolated(x: jax.Array, at: jax.Array, o: int = order, m: str = mode) -> Any:
             return ndimage.map_coordinates(x, list(at), o, m, 0.5)
 
         of = f"{mode}, order {order}"

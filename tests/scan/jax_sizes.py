@@ -93,7 +93,7 @@ def _empties() -> dict[str, Entry]:
             (lambda x: jnp.interp(x.ravel(), jnp.array([0.0, 1]), jnp.array([0.0, 1]))),
             [x],
         )
-    products = (
+    products: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
         ((0, 3), (3, 4)),
         ((3, 0), (0, 4)),
         ((2, 0, 3), (2, 3, 0)),

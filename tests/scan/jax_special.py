@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import jax.scipy.special as of_jax
 import numpy as np
-import scipy.special as of_scipy
+import scipy.special as of_scipy  # type: ignore[import-untyped]
 
 from tests.scan.call import Call
 from tests.scan.jax_ways import call
@@ -151,9 +151,9 @@ def calls() -> Iterator[Call]:
             _call(
                 "hyp1f1",
                 _flat(
-                    np.float32([0.5, 2.5]),
-                    np.float32([1.5, 7.0]),
-                    np.float32([-30, -1, 0, 0.5, 20]),
+                    np.array([0.5, 2.5], np.float32),
+                    np.array([1.5, 7.0], np.float32),
+                    np.array([-30, -1, 0, 0.5, 20], np.float32),
                 ),
                 wide,
             )

@@ -64,7 +64,8 @@ def _shape_at(index: Any) -> tuple[int, ...]:
         return np.asarray(one) * 0 if is_number else one
 
     whole = tuple(map(within, index)) if isinstance(index, tuple) else within(index)
-    return np.empty((_ROWS, 5))[whole].shape
+    shape: tuple[int, ...] = np.empty((_ROWS, 5))[whole].shape
+    return shape
 
 
 def _update(method: str, index: Any, **options: Any) -> Callable[..., Any]:

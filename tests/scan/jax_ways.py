@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from tests.scan.call import Call, outcome_of
@@ -19,7 +20,7 @@ _WIDE: Final = {"f": np.float64, "c": np.complex128}
 
 @functools.cache
 def _devices() -> dict[str, jax.Device]:
-    jax.config.update("jax_platforms", "xpu,cpu")
+    jax.config.update("jax_platforms", "xpu,cpu")  # type: ignore[no-untyped-call]
     return {name: jax.devices(name)[0] for name in ("xpu", "cpu")}
 
 
@@ -43,7 +44,7 @@ def _compute(
 
 
 def _is_key(x: Any) -> bool:
-    return jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
+    return bool(jnp.issubdtype(x.dtype, jax.dtypes.prng_key))
 
 
 def call(
