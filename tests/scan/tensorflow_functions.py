@@ -89,7 +89,10 @@ _ENTRIES: Final[dict[str, Entry]] = {
         lambda x, k, s, r: _I.extract_patches(x, k, s, r, "SAME"),
         [_IMAGE, [1, 2, 3, 1], [1, 2, 1, 1], [1, 1, 2, 1]],
     ),
-    "extract_glimpse": (_I.extract_glimpse, [_IMAGE, [3, 4], normal(2, 2)]),
+    "extract_glimpse": (
+        lambda x, s, o: _I.extract_glimpse(x, s, o, noise="zero"),
+        [_IMAGE, [3, 4], normal(2, 2)],
+    ),
     "non_max_suppression": (_I.non_max_suppression, [unit(6, 4), unit(6), 4, 0.5]),
     "combined_non_max_suppression": (
         _I.combined_non_max_suppression,
