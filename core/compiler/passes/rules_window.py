@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
-from ..ir.hlo import Instruction, WindowDimension
+from ..ir.hlo import ConvolutionDimensionNumbers, Instruction, WindowDimension, broadcast, constant
 from ..ir.patterns import binary_body, constant_value, identity_value, is_constant
 
 Rule = Callable[[Instruction], Instruction | None]
@@ -61,13 +61,26 @@ def fold_pad_into_reduce_window(i: Instruction) -> Instruction | None:
     )
 
 
+def drop_convolution_of_padding(i: Instruction) -> Instruction | None:
+    """A convolution whose windows meet only padding along some dimension is zero; oneDNN ends the process in some that
+    have a window of two elements, one before and one behind an array of one.
+    """
+    numbers: ConvolutionDimensionNumbers = i.attributes["dimension_numbers"]
+    sizes = [i.operands[0].dims[d] for d in numbers.input_spatial]
+    counts = [i.dims[d] for d in numbers.output_spatial]
+    window: tuple[WindowDimension, ...] = i.attributes["window"]
+    if all(_meets(w, size, count) for w, size, count in zip(window, sizes, counts, strict=True)):
+        return None
+    return broadcast(constant(0, i.dtype), i.dims)
+
+
 def clip_window(i: Instruction) -> Instruction | None:
     """``reduce-window`` and ``select-and-scatter`` without the elements of the window that meet only padding, which
     takes no part in either.
     """
     array = i.operands[0]
     # The windows' places are the dimensions of a reduce-window's result and of a select-and-scatter's source.
-    places = i.operands[1] if i.opcode == "select-and-scatter" else i.result_shapes[0]
+    places: Any = i.operands[1] if i.opcode == "select-and-scatter" else i.result_shapes[0]
     window: tuple[WindowDimension, ...] = tuple(i.attributes["window"])
     clipped = tuple(
         _clipped(w, size, count)
@@ -82,13 +95,8 @@ def _clipped(w: WindowDimension, size: int, count: int) -> WindowDimension:
     """One dimension of a window at ``count`` places of an array of ``size``."""
     if not size or not count:
         return w
-    last = (size - 1) * w.base_dilation + w.padding_low
-    nearest = w.padding_low - (count - 1) * w.stride
-    first_met = max(0, -(-nearest // w.window_dilation))
-    last_met = min(w.size - 1, last // w.window_dilation)
-    if (
-        first_met > last_met
-    ):  # no element of the window meets the array at any place: one of them stays
+    first_met, last_met = _met(w, size, count)
+    if first_met > last_met:  # one of them stays
         first_met = last_met = 0
     return replace(
         w,
@@ -96,6 +104,23 @@ def _clipped(w: WindowDimension, size: int, count: int) -> WindowDimension:
         padding_low=w.padding_low - first_met * w.window_dilation,
         padding_high=w.padding_high - (w.size - 1 - last_met) * w.window_dilation,
     )
+
+
+def _met(w: WindowDimension, size: int, count: int) -> tuple[int, int]:
+    """The first and the last element of the window that is within the array at any place; in the other order if there
+    is none.
+    """
+    last = (size - 1) * w.base_dilation + w.padding_low
+    nearest = w.padding_low - (count - 1) * w.stride
+    return max(0, -(-nearest // w.window_dilation)), min(w.size - 1, last // w.window_dilation)
+
+
+def _meets(w: WindowDimension, size: int, count: int) -> bool:
+    """Whether an element of the window may meet the array; true where there is nothing to meet or nobody to do it."""
+    if 0 in (size, count, w.size):
+        return True
+    first, last = _met(w, size, count)
+    return first <= last
 
 
 def _padded_window(
@@ -121,7 +146,7 @@ def _padded_window(
 
 
 RULES: Final[dict[str, tuple[Rule, ...]]] = {
-    "convolution": (fold_pad_into_convolution,),
+    "convolution": (fold_pad_into_convolution, drop_convolution_of_padding),
     "reduce-window": (fold_pad_into_reduce_window, clip_window),
     "select-and-scatter": (clip_window,),
 }

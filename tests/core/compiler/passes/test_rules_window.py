@@ -92,6 +92,24 @@ def simplified(parameters: Sequence[Instruction], result: Instruction) -> list[s
 
 
 @pytest.mark.parametrize(
+    ("height", "window", "left"),
+    [
+        (1, W(2, 1, 1, 1, window_dilation=2), ["broadcast"]),
+        (1, W(2, 1, 1, 1, window_dilation=2, reversal=True), ["broadcast"]),
+        (1, W(2, 2, 3, 2, window_dilation=4, base_dilation=3), ["broadcast"]),
+        (2, W(2, 1, 1, 1, window_dilation=2), ["convolution"]),
+        (1, W(3, 1, 2, 2, window_dilation=2), ["convolution"]),
+        (1, W(2, 1, 1, 2, window_dilation=2), ["convolution"]),
+    ],
+    ids=str,
+)
+def test_windows_that_meet_only_padding(height: int, window: W, left: list[str]) -> None:
+    x, kernel = parameter(0, 2, height, 6, 4), parameter(1, window.size, 3, 4, 8)
+    made = convolution(x, kernel, [window, W(3, 1, 1, 1)])
+    assert simplified([x, kernel], made) == left
+
+
+@pytest.mark.parametrize(
     "window",
     [
         [W(3, 2), W(3, 2)],
