@@ -140,6 +140,7 @@ class Memory:
     streamed: Annotated[
         int, "bytes", "from which on reading a matrix decides how long a product takes"
     ]
+    streamed_made: Annotated[int, "bytes", "from which on writing one does that is made of less"]
     past_caches: Annotated[int, "bytes", "from which on a loop writes past the caches"]
     transposed_past_caches: Annotated[
         int, "bytes", "from which on a transpose writes past the caches"
@@ -481,6 +482,9 @@ class Blocks:
     columns: Annotated[int, "columns", "of the result"]
     streamed_rows: Annotated[int, "rows", "of a matrix that streams by, in a step"]
     streamed_columns: Annotated[int, "columns", "of such a matrix, whose sums are kept"]
+    streamed_ahead: Annotated[
+        int, "bytes", "of such a matrix between what is multiplied and what is fetched, at least"
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,6 +57,7 @@ class Panels:
         self.scales = shared_scales(loops)
         self.scaled = 0  # rows of the matrix whose sums are multiplied by a scale; 0: none are
         self.spans = self.rows_of_buffers()
+        self.ahead = self.rows_ahead()
         size = row.size * self.stride
         self.buffers = [self.g.builder.alloca(loops.type, size) for _ in self.spans]
         self.g.note(*self.buffers)
@@ -83,6 +84,13 @@ class Panels:
             spans.append(spans[-1] * most)
             most = accumulation.BLOCK
         return spans
+
+    def rows_ahead(self) -> int:
+        """How far ahead rows of the matrix are fetched: whole steps, and so many bytes that they arrive in time."""
+        loops, costs = self.loops, self.loops.target.costs
+        lines = -(-self.stride // (loops.line * self.lanes)) * self.spans[0] // self.in_a_word
+        steps = -(-costs.blocks.streamed_ahead // (max(1, lines) * costs.memory.line))
+        return self.spans[0] * max(1, steps)
 
     def emit(self) -> int:
         """Write the kernel; the units of work."""
@@ -200,7 +208,7 @@ class Panels:
                 ]
                 for number, (factors, k_coordinate) in enumerate(zip(scalars, k_at, strict=True)):
                     if part is self.parts[0] and number % self.in_a_word == 0:
-                        self.fetch(loops.offset(k, number + self.spans[0], 1, depth.size), i, step)
+                        self.fetch(loops.offset(k, number + self.ahead, 1, depth.size), i, step)
                     matrix_at = {**self.fixed_at, depth: k_coordinate}
                     right = self.read_columns(matrix_at, i)
                     for n, total in enumerate(totals):

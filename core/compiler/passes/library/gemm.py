@@ -223,10 +223,19 @@ def streamed_sides(dot: Instruction, target: Target) -> tuple[int, int] | None:
         return None
     _, m, n, k = sizes_of(dot)
     for rows, matrix, few, many in ((0, 1, m, n), (1, 0, n, m)):
-        large = dot.operands[matrix].shape.bytes >= target.costs.memory.streamed  # type: ignore[union-attr]
-        if few <= target.costs.products.few_rows < many and large and k > 1:
+        are_sizes = few <= target.costs.products.few_rows < many and k > 1
+        if are_sizes and _is_read_long(dot.operands[matrix], target):
             return None if rows == 0 and _multiplies_faster(dot, target) else (rows, matrix)
     return None
+
+
+def _is_read_long(matrix: Instruction, target: Target) -> bool:
+    """Whether reading ``matrix`` decides how long a product takes, or writing it, if it is made of a smaller array."""
+    size: int = matrix.shape.bytes  # type: ignore[union-attr]
+    memory = target.costs.memory
+    if size >= memory.streamed:
+        return True
+    return size >= memory.streamed_made and _is_made_of_less(matrix, target, read_once=True)
 
 
 def _multiplies_faster(dot: Instruction, target: Target) -> bool:
@@ -304,11 +313,16 @@ def _is_dequantised(dot: Instruction, target: Target) -> bool:
     """Whether rhs is computed from less than half of its memory while it is packed."""
     if dot.attributes["dimension_numbers"].rhs_batch:
         return False
-    right = dot.operands[1]
-    while right.opcode in ("reshape", "transpose"):
-        right = right.operands[0]
-    half = right.elements * right.dtype.size / 2
-    return Weights(right.dims, target.costs, most_bytes=half).matrix(right) is not None
+    return _is_made_of_less(dot.operands[1], target, read_once=False)
+
+
+def _is_made_of_less(matrix: Instruction, target: Target, read_once: bool) -> bool:
+    """Whether ``matrix`` can be computed in registers from at most half of its memory."""
+    while matrix.opcode in ("reshape", "transpose"):
+        matrix = matrix.operands[0]
+    half = matrix.elements * matrix.dtype.size / 2
+    weights = Weights(matrix.dims, target.costs, most_bytes=half, read_once=read_once)
+    return weights.matrix(matrix) is not None
 
 
 def _packed_form(dot: Instruction, target: Target) -> ProductForm | None:

@@ -52,6 +52,7 @@ _MEASURED: Final = MappingProxyType(
         "threads.scatter_streamed": "python -m benchmarks.scatter segment",
         "memory": JUDGEMENT,
         "memory.streamed": "python -m benchmarks.fused_products rows",
+        "memory.streamed_made": "python -m benchmarks.fused_products rows",
         "memory.bytes_ahead": "python -m benchmarks.fused_products rows",
         "memory.columns_ahead": "python -m benchmarks.fused_products rows",
         "memory.merged_sums": "python -m benchmarks.fused_products rows",
@@ -78,6 +79,7 @@ _MEASURED: Final = MappingProxyType(
         "blocks.long_rows": "python -m benchmarks.convolutions",
         "blocks.streamed_rows": "python -m benchmarks.fused_products rows",
         "blocks.streamed_columns": "python -m benchmarks.fused_products rows",
+        "blocks.streamed_ahead": "python -m benchmarks.fused_products rows",
         "convolutions": "python -m benchmarks.convolutions",
         "transposes": "python -m benchmarks.dimension_orders qubits",
         "transforms": "python -m benchmarks.fft",
@@ -157,6 +159,7 @@ _HOST: Final = Costs(
         copied_panel=1 << 16,
         places=1 << 13,
         streamed=1 << 18,
+        streamed_made=1 << 15,
         # With 32 MB of L3, exp on 16 MB, which moves 32 MB, takes a third longer past the caches.
         past_caches=3 << 24,
         # With a power of two as row length all lines of a tile compete for a few places.
@@ -244,6 +247,7 @@ _HOST: Final = Costs(
         columns=256,
         streamed_rows=8,
         streamed_columns=1024,
+        streamed_ahead=1 << 13,
     ),
     matrices=Matrices(
         multiply_adds=20.0,

@@ -60,6 +60,27 @@ def test_floats(types: tuple[DType, DType, DType], cpu: str) -> None:
         near(got, made, values)
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+def test_small_matrices_that_are_made_of_bytes(transposed: bool) -> None:
+    """They are made in registers too: writing them takes longer than reading a matrix of floats of that size."""
+    k, n = 192, 200
+    for stored, is_made in ((S8, True), (F32, False)):
+        made = product((F32, F32), F32, 1, n, k, (False, transposed))
+        x, weights = made.operands
+        if is_made:
+            weights = hlo.parameter(1, hlo.Shape(stored, weights.dims))
+            made = made.replace(operands=[x, op("convert", weights, dtype=F32)])
+        after = optimised(made, [x, weights], "x86-64-v3")
+        dots = [i for i in after.entry.instructions if i.attributes.get("kind") == "dot"]
+        assert bool(dots) == is_made
+        values = [random(o.dtype, o.dims, i) for i, o in enumerate((x, weights))]
+        (got,) = NativeSimulation(after, "x86-64-v3").run(values)
+        left, right = (v.astype(np.float64) for v in values)
+        right = right.T if transposed else right
+        bound = k * 2.0**-24 * (np.abs(left) @ np.abs(right))
+        assert (np.abs(got - left @ right) <= bound).all()
+
+
 @pytest.mark.parametrize("type_", [F32, BF16], ids=str)
 @pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)])
 def test_matrix_on_the_left(type_: DType, transposed: tuple[bool, bool]) -> None:
