@@ -37,6 +37,9 @@ using onednn::StridedArray;
 // Bytes of copies for each thread: they stay in the second cache of server CPUs (1 MB or more).
 constexpr size_t kCopiedBytes = 512 << 10;
 
+// Times as many pieces as are wanted for that.
+constexpr int64_t kMostPieces = 4;
+
 enum class Kind { kForward, kBackwardData, kBackwardWeights };
 
 struct Problem {
@@ -280,11 +283,15 @@ StatusOr<int64_t> CountPieces(const Api& api, const Problem& problem, ConstPrimi
   const size_t most = kCopiedBytes * static_cast<size_t>(NumThreads());
   const int64_t batch = problem.src.dimensions[0];
   if (copied <= most) return 1;
+  // Pieces are equal, and where that would make many more of them than are wanted, there are fewer.
   const auto wanted = static_cast<int64_t>((copied + most - 1) / most);
-  for (int64_t pieces = wanted; pieces < batch; ++pieces) {
+  if (wanted >= batch) return batch;
+  for (int64_t pieces = wanted; pieces <= std::min(batch, kMostPieces * wanted); ++pieces) {
     if (batch % pieces == 0) return pieces;
   }
-  return batch;
+  int64_t pieces = wanted - 1;
+  while (batch % pieces != 0) --pieces;
+  return pieces;
 }
 
 StatusOr<std::unique_ptr<onednn::Plan>> MakePlan(const Api& api, const Problem& whole,

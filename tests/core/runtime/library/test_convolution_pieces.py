@@ -45,7 +45,9 @@ def whole_numbers(rng: np.random.Generator, sizes: tuple[int, ...]) -> Array:
 @pytest.mark.parametrize(
     ("kind", "epilogue"), [("forward", ""), ("forward", "bias add"), ("backward_data", "")]
 )
-@pytest.mark.parametrize("extra", [0, 1], ids=["even pieces", "uneven number of images"])
+@pytest.mark.parametrize(
+    "extra", [0, 1, 5], ids=["even pieces", "others", "a prime number of images"]
+)
 def test_pieces_are_the_images_one_by_one(
     device: Any, kind: str, epilogue: str, constants: tuple[int, ...], extra: int
 ) -> None:
