@@ -7,6 +7,7 @@
 #include <exception>
 #include <limits>
 #include <new>
+#include <utility>
 
 #include "core/runtime/device.h"
 #include "core/runtime/profile.h"
@@ -206,8 +207,9 @@ Status LoadedProgram::Load(const schema::Conditional& thunk, LoadedConditional& 
   for (const auto& thunks : thunk.branches) {
     double branch = 0;
     TRIPONT_ASSIGN_OR_RETURN(LoadedSequence inner, LoadSequence(thunks, &branch));
+    const bool may_run = thunk.usual < 0 || std::cmp_equal(thunk.usual, loaded.branches.size());
     loaded.branches.push_back(std::move(inner));
-    longest = std::max(longest, branch);
+    if (may_run) longest = std::max(longest, branch);
   }
   *cost_ns += longest;
   return OkStatus();

@@ -116,11 +116,15 @@ class While:
 
 @dataclass(slots=True)
 class Conditional:
-    """Run one branch. A pred selector (1 byte) runs branch 0 if true, else 1; an s32 out of range runs the last."""
+    """Run one branch. A pred selector (1 byte) runs branch 0 if true, else 1; an s32 out of range runs the last.
+
+    ``usual``: the branch that runs but for exceptions, which says how long the program takes; -1: the longest may.
+    """
 
     selector: Slice
     selector_is_pred: bool
     branches: tuple[tuple[Thunk, ...], ...]
+    usual: I32 = -1
     debug: I32 = field(default=-1, metadata=FIRST)
 
 

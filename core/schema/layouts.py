@@ -19,6 +19,7 @@ LAYOUTS: Final = {
         2: "eba02ba7f649fc47",
         3: "12f87b559df264ee",
         4: "b6db0c3771b57c67",
+        5: "cb3b53c406e645ad",
     },
     "messages": {
         5: "cca92ef463860824",

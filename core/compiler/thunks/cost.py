@@ -24,5 +24,6 @@ def of_thunks(thunks: Iterable[Thunk], costs: Thunks) -> float:
                 once = of_thunks(thunk.body, costs) + of_thunks(thunk.condition, costs)
                 total += once * max(1, thunk.trip_count)
             case Conditional():
-                total += max((of_thunks(b, costs) for b in thunk.branches), default=0.0)
+                may_run = thunk.branches if thunk.usual < 0 else (thunk.branches[thunk.usual],)
+                total += max((of_thunks(b, costs) for b in may_run), default=0.0)
     return total

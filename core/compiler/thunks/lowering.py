@@ -263,6 +263,7 @@ class _Lowering:
             self.assignment.slice_of(selector),
             selector.shape.dtype.kind == "pred",
             tuple(branches),
+            instruction.attributes.get("usual", -1),
             self.debug(instruction),
         )
 

@@ -92,7 +92,7 @@ def _either(
     for name, (operands, way) in (("usual", yes), ("exact", no)):
         given = [parameter(n, Shape(o.dtype, o.dims)) for n, o in enumerate(operands)]
         called.append(Computation.from_root(name, given, way(given)))
-    counts = {"operand_counts": (len(yes[0]), len(no[0]))}
+    attributes = {"operand_counts": (len(yes[0]), len(no[0])), "usual": 0}
     return Instruction(
-        "conditional", called[0].root.shape, (condition, *yes[0], *no[0]), counts, tuple(called)
+        "conditional", called[0].root.shape, (condition, *yes[0], *no[0]), attributes, tuple(called)
     )

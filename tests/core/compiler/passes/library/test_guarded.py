@@ -46,6 +46,7 @@ def test_windows_that_onednn_reads_past(guarded: bool, options: dict[str, Any]) 
     made = convolution(**{"sizes": SIZES, "dtype": dtype, "result": dtype, **options})
     call = make_call(made, for_cpu("sapphirerapids").costs.library)
     assert call.opcode == ("conditional" if guarded else "library-call")
+    assert call.attributes.get("usual") == (0 if guarded else None)
     if guarded:
         usual, exact = (branch.instructions for branch in call.called)
         types = [
