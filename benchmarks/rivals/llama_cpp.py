@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 if TYPE_CHECKING:
-    from .programs.language import Llama
+    from .llama import Llama
 
 BLOCK: Final = 32  # weights that share a scale, along the terms of a sum
 # The matrices of a layer, in the order of language.Llama.matrices; a norm stands before the first and the fifth.
@@ -22,8 +22,8 @@ NORMS: Final = {0: "attn_norm", 4: "ffn_norm"}
 def blocks(values: Any, scales: Any, bits: int) -> np.ndarray:
     """Bytes of Q8_0 or Q4_0: for each 32 of the whole numbers ``[rows, terms]`` their scale in f16, and them.
 
-    ``scales``: ``[rows, terms / 32]``. Of four bits, number i of a block is the lower half of byte i, number i + 16 the
-    upper one.
+    ``scales``: ``[rows, terms / 32]``. Number i of a block of four bits is the lower half of byte i, number i + 16
+    the upper one.
     """
     rows, terms = values.shape
     parts = np.asarray(values).astype(np.int8).reshape(rows, terms // BLOCK, BLOCK)

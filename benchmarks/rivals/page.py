@@ -22,8 +22,9 @@ HEADER = """# Performance against what people run
 `python -m benchmarks.rivals --write` measures this page ([development.md](development.md)). Every rival
 runs in a process and an environment of its own: jaxlib 0.4.31 (the last release before XLA:CPU's thunk
 runtime), 0.10.2 and the newest one, PyTorch eager and compiled, NumPy with SciPy, ONNX Runtime,
-TensorFlow and, for language models, llama.cpp. All have the same inputs and the same number of threads, and take turns of {turn}; those that
-wait are stopped. Results are compared with a reference in double precision, within a tolerance that is
+TensorFlow and, for language models, llama.cpp. All have the same inputs and the same number of threads, and
+take turns of {turn}; those that wait are stopped. Results are compared with a reference in double
+precision, within a tolerance that is
 derived from it (`benchmarks/rivals/agreement.py`); a rival with a wrong result is named and left out.
 
 The ratio is the best rival's time over ours, by minima (and by medians): above 1 we are faster. "Limit" is

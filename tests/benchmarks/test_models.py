@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from benchmarks.rivals import layers, llama_cpp, models
+from benchmarks.rivals.llama import Llama
 from benchmarks.rivals.programs import language
-
-torch = pytest.importorskip("torch")
 
 # Results of f32 are compared with those of the same program in f64, relative to the largest: some dozens of layers,
 # each with sums of at most some thousand terms, whose roundings add up like a random walk.
@@ -41,6 +40,11 @@ SMALL = {
 
 
 @pytest.fixture
+def torch() -> Any:
+    return pytest.importorskip("torch")
+
+
+@pytest.fixture
 def x64() -> Iterator[None]:
     jax.config.update("jax_enable_x64", True)
     yield
@@ -57,7 +61,7 @@ def widened(arrays: list[np.ndarray]) -> list[np.ndarray]:
     # With batch norms a model in training is another one.
     [*((name, False) for name in SMALL), ("unet_3d", True)],
 )
-def test_a_model_is_the_same_in_both(name: str, training: bool) -> None:
+def test_a_model_is_the_same_in_both(name: str, training: bool, torch: Any) -> None:
     model, makers = SMALL[name]
     random = np.random.default_rng(0)
     data = [make(random) for make in makers]
@@ -85,7 +89,7 @@ def test_a_model_is_the_same_in_both(name: str, training: bool) -> None:
     assert np.abs(got - expected).max() <= TOLERANCE * np.abs(got).max()
 
 
-LLAMA = language.Llama(layers=2, width=64, heads=4, shared=2, wide=128, tokens=50)
+LLAMA = Llama(layers=2, width=64, heads=4, shared=2, wide=128, tokens=50)
 
 
 def arrays_of(form: str) -> tuple[list[str], list[np.ndarray]]:
@@ -132,7 +136,7 @@ def test_scales_are_those_of_their_columns(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["f32", "bf16", "s8"])
-def test_tokens_have_the_same_scores_in_both(form: str) -> None:
+def test_tokens_have_the_same_scores_in_both(form: str, torch: Any) -> None:
     kinds, arrays = arrays_of(form)
     got = scores(form, arrays)
     eps = 2.0**-24 if form == "f32" else 2.0**-8

@@ -10,13 +10,13 @@ of the small one: a reference in double precision would take 20 GB.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from .. import llama_cpp
 from ..layers import MATRIX, OTHER, arranged, rotary_tables
+from ..llama import Llama
 from ..program import Arrangement, Registry
 
 PROGRAMS = Registry("language models", __name__)
@@ -24,37 +24,6 @@ START: Final = 64  # tokens of the prompt
 LENGTH: Final = 256  # of the cache
 TOKENS: Final = 8  # of a call
 GROUP: Final = 32  # terms that share a scale of s4
-
-
-@dataclass(frozen=True)
-class Llama:
-    """A model of Llama's kind. ``heads`` of queries, ``shared`` heads of keys and values."""
-
-    layers: int
-    width: int
-    heads: int
-    shared: int
-    wide: int
-    tokens: int
-
-    @property
-    def head(self) -> int:
-        return self.width // self.heads
-
-    def matrices(self) -> list[tuple[int, int]]:
-        """(terms, columns) of a layer's products, in their order."""
-        few = self.shared * self.head
-        square = (self.width, self.width)
-        up = (self.width, self.wide)
-        return [
-            square,
-            (self.width, few),
-            (self.width, few),
-            square,
-            up,
-            up,
-            (self.wide, self.width),
-        ]
 
 
 SMALL: Final = Llama(30, 576, 9, 3, 1536, 49_152)  # SmolLM2-135M
