@@ -117,8 +117,11 @@ def steps(model: Llama, form: str, start: int, length: int) -> Callable[..., Any
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.gguf"
             write(path, model, form, length, arrays)
+            # Keys and values are f16 unless they are asked for in f32, as the others have them beside f32.
+            cached = llama_cpp.GGML_TYPE_F32 if form == "f32" else llama_cpp.GGML_TYPE_F16
             llama = llama_cpp.Llama(
-                str(path), n_ctx=length, n_threads=threads, n_threads_batch=threads, use_mmap=False, verbose=False
+                str(path), n_ctx=length, n_threads=threads, n_threads_batch=threads, use_mmap=False, verbose=False,
+                type_k=cached, type_v=cached,
             )  # fmt: skip
         llama.eval(tokens[:start].tolist())
         return llama
