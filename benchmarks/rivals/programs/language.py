@@ -190,7 +190,7 @@ def torch_steps(model: Llama, form: str) -> Callable[..., Any]:
     state: list[Any] = []
 
     def run(tokens: Any, *arrays: Any) -> Any:
-        with torch.inference_mode():
+        with torch.no_grad():  # tensors of inference_mode are not what torch.compile has guarded
             state_is_filled = bool(state)
             if not state_is_filled:
                 like = arrays[-1]
