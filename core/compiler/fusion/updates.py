@@ -20,9 +20,8 @@ def update_kind(sweep: Sweep, instruction: Instruction) -> str:
         if not scattered or sweep.costs.memory.places <= 0:
             return ""
     target = instruction.operands[0]
-    if (
-        target.opcode == "constant" and not target.dims
-    ):  # a scalar is written into code, and has no memory to update
+    # A scalar constant is written into code, and has no memory to update.
+    if target.opcode == "constant" and not target.dims:
         return ""
     # A fusion names each array once, so that nobody sees from outside that it reads what it changes.
     if target in instruction.operands[1:]:

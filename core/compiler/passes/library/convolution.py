@@ -107,17 +107,19 @@ def make_call(convolution: Instruction, library: Library) -> Instruction:
     if not guarded.reads_behind_windows(convolution):
         return call
     return guarded.if_finite(
-        call.operands[0], call.operands, call.on, lambda given: _called_in_f32(call, given)
+        call.operands[0],
+        call.operands,
+        call.on,
+        lambda given: convert(_in_f32(call, given), call.dtype),
     )
 
 
-def _called_in_f32(call: Instruction, operands: Sequence[Instruction]) -> Instruction:
-    """``call`` of ``operands`` in f32, rounded to its type."""
-    wide = call.replace(
+def _in_f32(i: Instruction, operands: Sequence[Instruction]) -> Instruction:
+    """``i`` of ``operands`` in f32, with a result of f32."""
+    return i.replace(
         operands=[convert(o, dtypes.F32) for o in operands],
-        shape=call.shape.with_dtype(dtypes.F32),  # type: ignore[union-attr]
+        shape=i.shape.with_dtype(dtypes.F32),  # type: ignore[union-attr]
     )
-    return convert(wide, call.dtype)
 
 
 def _gradient_in_matrices(convolution: Instruction, context: Context) -> Instruction | None:
@@ -126,14 +128,11 @@ def _gradient_in_matrices(convolution: Instruction, context: Context) -> Instruc
     if found is None or not matrix_gradients.meets_zeros(convolution):
         return found
 
-    def in_f32(operands: Sequence[Instruction]) -> Instruction:
-        wide = convolution.replace(
-            operands=[convert(o, dtypes.F32) for o in operands],
-            shape=convolution.shape.with_dtype(dtypes.F32),  # type: ignore[union-attr]
-        )
+    def exact(operands: Sequence[Instruction]) -> Instruction:
+        wide = _in_f32(convolution, operands)
         return convert(match_convolution(wide, context) or wide, convolution.dtype)
 
-    return guarded.unless_nan(found, convolution.operands, in_f32)
+    return guarded.unless_nan(found, convolution.operands, exact)
 
 
 def needs_explicit_padding(window: WindowDimension) -> bool:

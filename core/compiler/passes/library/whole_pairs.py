@@ -17,21 +17,24 @@ from .convolution_kinds import is_input_gradient, is_weights_gradient
 
 
 def needs_f32(convolution: Instruction) -> bool:
-    """Whether it is depthwise, or the gradient of weights in rows of an odd number of pixels; a window of one pixel has
-    no rows.
-    """
+    """Whether it is depthwise, or the gradient of weights in rows of an odd number of pixels."""
     if not _is_bf16(convolution):
         return False
-    if not is_weights_gradient(convolution):
-        groups = convolution.attributes["feature_group_count"]
-        return (
-            groups > 1
-            and convolution.operands[1].dims[_numbers(convolution).kernel_input_feature] == 1
-        )
-    windows: tuple[WindowDimension, ...] = convolution.attributes["window"]
+    if is_weights_gradient(convolution):
+        return _has_odd_rows(convolution)
+    kernel = convolution.operands[1].dims
+    is_single = kernel[_numbers(convolution).kernel_input_feature] == 1
+    return is_single and convolution.attributes["feature_group_count"] > 1
+
+
+def _has_odd_rows(gradient: Instruction) -> bool:
+    """Whether the sums of a gradient of weights are over rows of an odd number of pixels; a window of one pixel has no
+    rows.
+    """
+    windows: tuple[WindowDimension, ...] = gradient.attributes["window"]
     if not windows:
         return False
-    is_wide = convolution.dims[_numbers(convolution).output_spatial[-1]] > 1
+    is_wide = gradient.dims[_numbers(gradient).output_spatial[-1]] > 1
     return is_wide and windows[-1].size % 2 == 1  # the window is the gradient of the results
 
 

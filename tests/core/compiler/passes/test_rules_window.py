@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 from tripont.core.compiler.ir import dtypes, hlo, verifier
-from tripont.core.compiler.ir.hlo import Instruction, WindowDimension
+from tripont.core.compiler.ir.hlo import Computation, Instruction, WindowDimension
 from tripont.core.compiler.passes.simplify import simplify
 from tripont.core.compiler.reference.evaluate import evaluate
 
@@ -80,15 +80,20 @@ def pool(
     )
 
 
-def simplified(parameters: Sequence[Instruction], result: Instruction) -> list[str]:
-    """The opcodes that are left, once the values were found to be the same."""
+def computation_left(parameters: Sequence[Instruction], result: Instruction) -> Computation:
+    """The program as it is simplified, once the values were found to be the same."""
     before = module(parameters, result)
     verifier.verify(before, "test")
     after = simplify(before)
     verifier.verify(after, "simplify")
     inputs = arguments(before)
     np.testing.assert_array_equal(evaluate(after, inputs)[0], evaluate(before, inputs)[0])
-    return opcodes(after.entry)
+    return after.entry
+
+
+def simplified(parameters: Sequence[Instruction], result: Instruction) -> list[str]:
+    """The opcodes that are left."""
+    return opcodes(computation_left(parameters, result))
 
 
 @pytest.mark.parametrize(
@@ -194,14 +199,9 @@ OVERLAPS = {
 
 
 def sizes_of_windows(parameters: Sequence[Instruction], result: Instruction) -> list[int]:
-    """The sizes of the windows that are left, once the values were found to be the same."""
-    before = module(parameters, result)
-    verifier.verify(before, "test")
-    after = simplify(before)
-    verifier.verify(after, "simplify")
-    inputs = arguments(before)
-    np.testing.assert_array_equal(evaluate(after, inputs)[0], evaluate(before, inputs)[0])
-    (left,) = [i for i in after.entry.instructions if "window" in i.attributes]
+    """The sizes of the windows that are left."""
+    instructions = computation_left(parameters, result).instructions
+    (left,) = [i for i in instructions if "window" in i.attributes]
     return [w.size for w in left.attributes["window"]]
 
 
