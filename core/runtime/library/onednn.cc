@@ -287,22 +287,22 @@ Status Plan::Execute(LibraryContext& context, void* const* operands, void* const
     context.KeepUntilDone(scratch);
   }
 
-  std::vector<char*> callers;
+  std::vector<char*> outside;
   for (const PlanArray& array : arrays_) {
     void* const data = array.is_output ? results[array.index] : operands[array.index];
-    callers.push_back(static_cast<char*>(data));
+    outside.push_back(static_cast<char*>(data));
   }
-  for (int64_t piece = 0; piece < pieces_; ++piece)
-    TRIPONT_RETURN_IF_ERROR(RunPiece(*state, piece, callers, scratch->as<char>(), stream));
+  for (int64_t piece = 0; piece < pieces_; ++piece) {
+    TRIPONT_RETURN_IF_ERROR(RunPiece(*state, piece, outside, scratch->as<char>(), stream));
+    for (size_t i = 0; i < arrays_.size(); ++i) outside[i] += arrays_[i].piece_bytes;
+  }
   return OkStatus();
 }
 
-Status Plan::RunPiece(const State& state, int64_t piece, std::span<char* const> callers,
+Status Plan::RunPiece(const State& state, int64_t piece, std::span<char* const> outside,
                       char* scratch, Stream stream) const {
   std::vector<void*> handles(arrays_.size() + 1);
-  std::vector<void*> outside(arrays_.size());
   for (size_t i = 0; i < arrays_.size(); ++i) {
-    outside[i] = callers[i] + static_cast<size_t>(piece) * arrays_[i].piece_bytes;
     handles[i] = packed_[i].data != nullptr ? packed_[i].data : outside[i];
   }
   void* scratchpad = nullptr;

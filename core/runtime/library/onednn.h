@@ -131,7 +131,8 @@ class Plan {
   StatusOr<std::unique_ptr<State>> TakeState() const;
   void GiveBack(std::unique_ptr<State> state) const;
   Status Run(const State& state, size_t step, std::span<void* const> handles, Stream stream) const;
-  Status RunPiece(const State& state, int64_t piece, std::span<char* const> callers, char* scratch,
+  // `outside`: where the piece begins in each of the caller's arrays.
+  Status RunPiece(const State& state, int64_t piece, std::span<char* const> outside, char* scratch,
                   Stream stream) const;
 
   const Api& api_;
