@@ -19,6 +19,7 @@ def test_a_layout_that_changes_has_a_new_version(module: ModuleType) -> None:
     assert versions[layouts.version(name)] == current, (
         f"the layout that core/schema/{name}.py defines has changed, and readers of the last version must refuse it: "
         f'add the line `{layouts.version(name) + 1}: "{current}",` to {name!r} in core/schema/layouts.py'
+        " (and let `python -m tests.fuzzers.seeds` write the corpus of the fuzzers anew, which is in the format)"
     )
 
 
