@@ -8,6 +8,7 @@ blocks.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import Any, Final
 
@@ -49,6 +50,25 @@ _LENGTHS: Final = [
 _DEPTHS: Final = [1, 3, 4, 8, 15, 16, 17, 24, 32, 40, 64, 80, 96, 128]
 _SCORES: Final = 60_000  # of a program at most
 _DTYPES: Final = ["float32", "float32", "float32", "bfloat16", "float16", "float64"]
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(1,))
+def softmax_of_torch(s: Array, axis: int) -> Array:
+    """PyTorch's softmax of scores: 0 where all of them are -inf. Its derivative is computed from the weights."""
+    empty = (s == -jnp.inf).all(axis, keepdims=True)
+    return jnp.where(empty, jnp.zeros((), s.dtype), jax.nn.softmax(s, axis))
+
+
+def _forward(s: Array, axis: int) -> tuple[Array, Array]:
+    weights = softmax_of_torch(s, axis)
+    return weights, weights
+
+
+def _backward(axis: int, weights: Array, slopes: Array) -> tuple[Array]:
+    return (weights * (slopes - (slopes * weights).sum(axis, keepdims=True)),)
+
+
+softmax_of_torch.defvjp(_forward, _backward)
 
 
 class Attention:
@@ -170,7 +190,12 @@ class Attention:
         def usual(s: Array) -> Array:
             return jax.nn.softmax(s, axis)
 
-        return self.choose(usual, usual, usual, by_hand, by_hand, one_more, without_maximum)
+        def guarded(s: Array) -> Array:
+            return softmax_of_torch(s, axis)
+
+        return self.choose(
+            usual, usual, usual, by_hand, by_hand, one_more, without_maximum, guarded, guarded
+        )
 
     def after(self) -> Callable[[Array, Sequence[Array]], Array]:
         """Something that is done to the weights."""
@@ -201,6 +226,9 @@ class Attention:
         scaled_before, wide = self.chances.random() < 0.3, self.chances.random() < 0.3
         result = jnp.promote_types(self.dtype, jnp.float32) if wide else None
         returns_weights = self.chances.random() < 0.08
+        joined = (
+            self.chances.random() < 0.3 and not wide
+        )  # batches and heads are one, as in PyTorch's bmm
 
         def apply(*given: Array) -> Array:
             query, key, value = given[q], given[k], given[v]
@@ -210,15 +238,32 @@ class Attention:
                 key = jnp.repeat(key, self.groups, axis=k_order.index("h"))
                 value = jnp.repeat(value, self.groups, axis=v_order.index("h"))
             letters = {"q": q_order.replace("n", "q"), "k": k_order.replace("n", "k")}
-            s = jnp.einsum(
-                f"{letters['q']},{letters['k']}->bhqk", query, key, preferred_element_type=result
-            )
+            whole = (self.batch, self.heads, self.queries, self.keys)
+
+            def join(x: Array, order: str) -> Array:
+                x = jnp.einsum(f"{order}->bhnd", x)
+                return x.reshape(-1, *x.shape[2:])
+
+            if joined:
+                s = join(query, q_order) @ join(key, k_order).swapaxes(1, 2)
+                s = s.reshape(whole)
+            else:
+                s = jnp.einsum(
+                    f"{letters['q']},{letters['k']}->bhqk",
+                    query,
+                    key,
+                    preferred_element_type=result,
+                )
             for change in first:
                 s = change(s, given)
             p = after(softmax(s), given).astype(self.dtype)
             columns = v_order.replace("n", "k").replace("d", "c")
             to = out_order.replace("(n)", "n").replace("n", "q").replace("d", "c")
-            y = jnp.einsum(f"bhqk,{columns}->{to}", p, value)
+            if joined:
+                y = p.reshape(-1, *whole[2:]) @ join(value, v_order)
+                y = jnp.einsum(f"bhqc->{to}", y.reshape(*whole[:3], self.columns))
+            else:
+                y = jnp.einsum(f"bhqk,{columns}->{to}", p, value)
             if "(" in out_order:  # heads side by side
                 y = y.reshape(self.batch, self.queries, -1)
             return (y, p.max(-1)) if returns_weights else y

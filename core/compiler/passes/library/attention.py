@@ -166,15 +166,12 @@ class Match:
         exact: bool,
     ) -> None:
         self.users, self.results, self.target = users, results, target
-        self.last, self.side = last, side
+        self.last, self.side = split_operand(last, side) or last, side
         self.origin = last  # in the program
-        self.reshaped: dict[Instruction, Instruction | None] = {}
+        self.reshaped: dict[tuple[int, ...], dict[Instruction, Instruction | None]] = {}
         self.split_from: dict[Instruction, Instruction] = {}
-        self.without_ones: dict[Instruction, Instruction] = {}
-        weights = last.operands[side]
-        if weights.opcode == "reshape":  # batch dimensions that are one in the product
-            self.last = split_operand(last, side) or last
-            weights = self.last.operands[side]
+        self.without_ones: dict[tuple[Instruction, tuple[int, ...]], Instruction] = {}
+        weights = self.last.operands[side]  # batch dimensions that are one in the product are apart
         if last.dtype not in FLOATS or weights.dtype not in FLOATS or 0 in weights.dims:
             raise UnfitError
         self.looked_at = 0
@@ -221,8 +218,6 @@ class Match:
                 self.check_guard(i)
             elif sum(o in seen for o in i.operands) != 1:
                 raise UnfitError
-        if self.exits and self.guards:
-            raise UnfitError
 
     def check_guard(self, i: Instruction) -> None:
         """Check that ``i`` gives 0 for rows whose logits are all -inf, and else the weights (PyTorch's softmax)."""
@@ -235,14 +230,15 @@ class Match:
             raise UnfitError
         if binary_body(condition.called[0]) != "and" or not is_constant(condition.operands[1], 1):
             raise UnfitError
-        compared, at = peel(condition.operands[0], own(condition.operands[0]))
+        compared, at = self.bare(condition.operands[0], own(condition.operands[0]))
         if compared.opcode != "compare" or compared.attributes["direction"] != "EQ":
             raise UnfitError
-        logits, at = peel(compared.operands[0], at)
-        if logits is not self.logits or not _is_least(compared.operands[1]):
+        logits, at = self.bare(compared.operands[0], at)
+        known, known_view = self.bare(self.logits, self.logits_view)
+        if logits is not known or not _is_least(compared.operands[1]):
             raise UnfitError
         # Each dimension of the select is that of the logits; the reduced one is the keys'.
-        to_label = dict(zip(at, self.logits_view, strict=True))
+        to_label = dict(zip(labels_of(at), labels_of(known_view), strict=True))
         reduced = [to_label[d] for d in condition.attributes["dimensions"] if d in to_label]
         kept = [
             d
@@ -396,35 +392,49 @@ class Match:
         """What the reshape ``i`` gives, without dimensions of size 1, as something computed in these dimensions: they
         are apart already in what it is computed from. None if that cannot be, or would be a reshape of the same.
         """
-        if i not in self.reshaped:
-            done: dict[Instruction, Instruction] = {}
-            result: Instruction | None = None
-            dims = squeezed(i.dims)
-            inside = self.elementwise_part(i.operands[0])
-            for top in inside:
-                if top.opcode == "dot":
-                    split = split_result(top, dims)
-                    if split is None:
-                        break
-                    self.split_from[split] = top
-                    done[top] = split
-                elif top.opcode == "broadcast":
-                    found = reshaped_broadcast(top, dims)
-                    if found is None:
-                        break
-                    source = reshape(top.operands[0], found[0])
-                    done[top] = broadcast(source, dims, found[1])
-                elif top.is_elementwise:
-                    operands = [done.get(o, o) for o in top.operands]
-                    done[top] = top.replace(shape=Shape(top.dtype, dims), operands=operands)
-                else:
-                    done[top] = reshape(top, dims)
-            else:
-                result = done.get(i.operands[0])
-            if result is not None and result.opcode == "reshape":
-                result = None
-            self.reshaped[i] = result
-        return self.reshaped[i]
+        dims = squeezed(i.dims)
+        # What has been made in these dimensions: the same is one instruction, whichever reshape asks for it.
+        done = self.reshaped.setdefault(dims, {})
+        for top in self.elementwise_part(i.operands[0]):
+            if top not in done:
+                done[top] = self.in_dims(top, dims, done)
+        result = done[i.operands[0]]
+        return None if result is None or result.opcode == "reshape" else result
+
+    def in_dims(
+        self,
+        i: Instruction,
+        dims: tuple[int, ...],
+        done: dict[Instruction, Instruction | None],
+    ) -> Instruction | None:
+        """``i`` with the dimensions ``dims``, made of operands that are ``done``; None if a product or a broadcast in
+        it joins some of these dimensions.
+        """
+        if i.opcode == "dot":
+            split = split_result(i, dims)
+            if split is not None:
+                self.split_from[split] = i
+            return split
+        if i.opcode == "broadcast":
+            found = reshaped_broadcast(i, dims)
+            if found is None:
+                return None
+            return broadcast(reshape(i.operands[0], found[0]), dims, found[1])
+        if not i.is_elementwise:
+            return reshape(i, dims)
+        operands = []
+        for o in i.operands:
+            made = done.get(o) if o.dims else o
+            if made is None:
+                return None
+            operands.append(made)
+        return i.replace(shape=Shape(i.dtype, dims), operands=operands)
+
+    def bare(self, i: Instruction, view: View) -> tuple[Instruction, View]:
+        """``i`` without roundings and orders of dimensions, and with dimensions apart that are merged."""
+        i, view = peel(i, view)
+        apart = self.apart(i) if i.opcode == "reshape" else None
+        return (i, view) if apart is None else peel(apart, labels_of(view))
 
     def elementwise_part(self, i: Instruction) -> list[Instruction]:
         """``i`` and what it is computed from element by element, operands first."""
@@ -502,10 +512,11 @@ class Match:
         return self.dense(source), labels_of(labels)
 
     def dense(self, i: Instruction) -> Instruction:
-        """``i`` without dimensions of size 1; the same instruction whenever it is asked for."""
-        if i not in self.without_ones:
-            self.without_ones[i] = reshape(i, squeezed(i.dims))
-        return self.without_ones[i]
+        """``i`` without dimensions of size 1; the same instruction for all reshapes of an array to these dimensions."""
+        dims = squeezed(i.dims)
+        while i.opcode == "reshape":
+            i = i.operands[0]
+        return self.without_ones.setdefault((i, dims), reshape(i, dims))
 
     def read_values(self) -> None:
         dot, side = self.last, self.side

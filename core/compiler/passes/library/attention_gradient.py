@@ -14,9 +14,10 @@ for their order. It is found as a product of factors (:class:`_Factors`), which 
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from ...codegen.kernels.attention_gradient import MOST_COLUMNS, lanes_for
@@ -31,7 +32,7 @@ from ...ir.hlo import (
     get_tuple_element,
 )
 from ...ir.moves import sum_over
-from ...ir.patterns import constant_value, convert, is_constant, reshape, squeezed
+from ...ir.patterns import constant_value, convert, is_constant, reshape
 from .attention_body import Body
 from .split_products import split_operand
 from .views import (
@@ -156,6 +157,25 @@ def fused_gradients(
     return _Gradient(match).fused(fusions)
 
 
+def _without_keys(forward: Forward) -> Forward:
+    """``forward`` with a largest logit of 0 and a sum of 1 in rows whose logits are all -inf: the weights that are
+    computed from these are 0, which the guards of the program say they are.
+    """
+    largest, total = forward.largest, forward.total
+
+    def filled(value: float) -> Instruction:
+        return broadcast(constant(value, largest.dtype), largest.dims)
+
+    attributes = {"direction": "EQ", "comparison_type": "FLOAT"}
+    shape = Shape(dtypes.PRED, largest.dims)
+    empty = Instruction("compare", shape, (largest, filled(-math.inf)), attributes)
+    return replace(
+        forward,
+        largest=Instruction("select", largest.shape, (empty, filled(0.0), largest)),
+        total=Instruction("select", total.shape, (empty, filled(1.0), total)),
+    )
+
+
 class _Gradient:
     def __init__(self, match: Match) -> None:
         self.match = match
@@ -201,11 +221,8 @@ class _Gradient:
         if len(sides) != 1:
             raise UnfitError
         (side,) = sides
-        product = dot
-        given = dot.operands[side]
-        if given.opcode == "reshape" and squeezed(given.dims) != squeezed(given.operands[0].dims):
-            product = split_operand(dot, side) or dot
-            given = product.operands[side]
+        product = split_operand(dot, side) or dot
+        given = product.operands[side]
         view = self.view_of(given, own(given))
         if product.dtype not in FLOATS or given.dtype not in FLOATS:
             raise UnfitError
@@ -249,6 +266,8 @@ class _Gradient:
     def fused(self, fusions: dict[Hashable, Computation]) -> dict[Instruction, Instruction]:
         m = self.match
         last, value, forward = m.fused(fusions, rows_too=True)
+        if m.guards:
+            forward = _without_keys(forward)
         body = _GradientBody(m, self, forward)
         exp, _ = body.exponentials(forward.largest)
         body.fix(m.exp, m.exp_view, body.converted(exp, m.exp.dtype))
@@ -295,7 +314,7 @@ class _Gradient:
 
     def factors(self, i: Instruction, view: View) -> _Factors:
         """The factors of ``i``. Each instruction is looked at once, however many paths lead to it (m * m, ...)."""
-        start = (*self.bare(i, view), False)
+        start = (*self.match.bare(i, view), False)
         parts: dict[_Factor, list[_Factor]] = {}
         order: dict[_Factor, None] = {}  # factors first
         stack = [start]
@@ -315,12 +334,6 @@ class _Gradient:
             self.count(found, *key, is_leaf=not parts[key], count=counts[key])
         return found
 
-    def bare(self, i: Instruction, view: View) -> tuple[Instruction, View]:
-        """``i`` without roundings and orders of dimensions."""
-        i, view = peel(i, view)
-        apart = self.match.apart(i) if i.opcode == "reshape" else None
-        return (i, view) if apart is None else peel(apart, labels_of(view))
-
     def is_of_rows(self, i: Instruction) -> bool:
         return constant_value(i) is not None or (
             i.opcode == "broadcast"
@@ -332,11 +345,12 @@ class _Gradient:
         if self.is_of_rows(i):
             return []
         if i.opcode == "multiply":
-            return [(*self.bare(o, view), divides) for o in i.operands]
+            return [(*self.match.bare(o, view), divides) for o in i.operands]
         if i.opcode == "divide" and not divides:
-            return [(*self.bare(o, view), n == 1) for n, o in enumerate(i.operands)]
-        if i.opcode == "select" and is_constant(i.operands[2], 0) and not divides:
-            return [(*self.bare(i.operands[1], view), False)]
+            return [(*self.match.bare(o, view), n == 1) for n, o in enumerate(i.operands)]
+        if i.opcode == "select" and not divides:
+            kept = _selected_or_zero(i)
+            return [] if kept is None else [(*self.match.bare(i.operands[kept], view), False)]
         return []
 
     def count(
@@ -352,7 +366,7 @@ class _Gradient:
         m = self.match
         if not is_leaf:
             if i.opcode == "select":
-                found.others["select", *peel(i.operands[0], view)] += count
+                found.others[f"select {_selected_or_zero(i)}", *peel(i.operands[0], view)] += count
         elif i is m.exp and labels_of(view) == labels_of(m.exp_view) and not divides:
             found.exponentials += count
         elif i.opcode == "dot" and not divides:
@@ -361,6 +375,11 @@ class _Gradient:
             found.rows[i, view, divides] += count
         else:
             found.others["divide" if divides else "multiply", i, view] += count
+
+
+def _selected_or_zero(i: Instruction) -> int | None:
+    """Which operand the selection ``i`` gives where it does not give 0; None if it may give two values."""
+    return next((kept for kept, zero in ((1, 2), (2, 1)) if is_constant(i.operands[zero], 0)), None)
 
 
 class _GradientBody(Body):

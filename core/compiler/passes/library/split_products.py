@@ -5,12 +5,40 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...ir.hlo import DotDimensionNumbers, Instruction, Shape
-from ...ir.patterns import reshape, reshape_groups
+from ...ir.patterns import reshape, reshape_groups, squeezed
+
+
+def without_transposes(dot: Instruction) -> Instruction:
+    """``dot`` of the arrays that its operands are transposes of, where its result has the same order nevertheless."""
+    numbers: DotDimensionNumbers = dot.attributes["dimension_numbers"]
+    operands, sides = list(dot.operands), list(numbers.sides)
+    for side, (batch, contracting) in enumerate(numbers.sides):
+        operand = operands[side]
+        if operand.opcode != "transpose":
+            continue
+        order = operand.attributes["dimensions"]
+        free = [order[d] for d in range(len(order)) if d not in (*batch, *contracting)]
+        if free != sorted(free):
+            continue
+        operands[side] = operand.operands[0]
+        sides[side] = tuple(order[d] for d in batch), tuple(order[d] for d in contracting)
+    if operands == list(dot.operands):
+        return dot
+    (lhs_batch, lhs_contracting), (rhs_batch, rhs_contracting) = sides
+    turned = DotDimensionNumbers(lhs_contracting, rhs_contracting, lhs_batch, rhs_batch)
+    return without_transposes(
+        dot.derive("dot", operands, {**dot.attributes, "dimension_numbers": turned})
+    )
 
 
 def split_operand(dot: Instruction, side: int) -> Instruction | None:
-    """``dot`` with what its operand ``side``, a reshape, is made of: one dimension of the operand is several."""
+    """``dot`` with what its operand ``side``, a reshape but for transposes, is made of: one dimension of the operand is
+    several. None if it is otherwise.
+    """
+    dot = without_transposes(dot)
     given = dot.operands[side]
+    if given.opcode != "reshape" or squeezed(given.dims) == squeezed(given.operands[0].dims):
+        return None
     inner = given.operands[0]
     parts = _parts(inner.dims, given.dims)
     if parts is None:
@@ -31,6 +59,7 @@ def split_operand(dot: Instruction, side: int) -> Instruction | None:
 
 def split_result(dot: Instruction, dims: Sequence[int]) -> Instruction | None:
     """``dot`` with a result of ``dims`` but for those of size 1, where each dimension of ``dot`` is one or several."""
+    dot = without_transposes(dot)
     parts = _parts(dims, dot.dims)
     if parts is None or 1 in dot.dims:
         return None

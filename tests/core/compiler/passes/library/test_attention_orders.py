@@ -1,4 +1,5 @@
-"""Attention whose masks, biases, factors or scores are read in several orders of dimensions, beside NumPy in f64.
+"""Attention whose masks, biases, factors or scores are read in several orders of dimensions or are in other dimensions
+than the products, and attention with PyTorch's softmax, beside NumPy in f64.
 
 All these programs are square, so that an array and its transpose have the same shape.
 """
@@ -16,7 +17,9 @@ import numpy as np
 import pytest
 
 from tests.core.compiler.codegen.kernels.test_attention import compiled, is_fused, read
+from tests.core.compiler.codegen.kernels.test_packed_dot import kinds
 from tests.core.compiler.test_native import NativeSimulation
+from tests.fuzz.attention_functions import softmax_of_torch
 
 Array = np.ndarray[Any, Any]
 UNIT = 2.0**-24
@@ -27,6 +30,11 @@ def near(b: Any, direction: int) -> Any:
     """Whether positions are less than 90 apart, counted in a direction."""
     i, j = (jax.lax.broadcasted_iota(jnp.int32, b.shape[-2:], d) for d in (0, 1))
     return (i - j) * direction < 90
+
+
+def with_keys(m: Any, numpy: Any) -> Any:
+    """``m``, of which every seventh row has no key."""
+    return m & (numpy.arange(m.shape[-2]) % 7 != 3)[:, None]
 
 
 @dataclass(frozen=True)
@@ -43,6 +51,9 @@ class Form:
     factor: Callable[[Array, Array], Any] = lambda b, m: 1.0
     dims: tuple[int, ...] = (256,)
     is_fused: bool = True
+    joined: bool = (
+        False  # all dimensions before the last two are one in the products, as in PyTorch's bmm
+    )
 
 
 softmax = jax.nn.softmax
@@ -87,6 +98,36 @@ FORMS = {
         bias=lambda b, m: b + b.transpose(1, 0, 2) + b.transpose(2, 1, 0),
         dims=(64, 64),
     ),
+    "PyTorch's softmax": Form(lambda s, b, m: softmax_of_torch(s, -1)),
+    "PyTorch's softmax, joined": Form(
+        lambda s, b, m: softmax_of_torch(s, -1), dims=(2, 3, 64), joined=True
+    ),
+    "rows without keys": Form(
+        lambda s, b, m: softmax_of_torch(jnp.where(with_keys(m, jnp), s, -jnp.inf), -1),
+        kept=lambda b, m: with_keys(m, np),
+    ),
+    "rows without keys, joined": Form(
+        lambda s, b, m: softmax_of_torch(jnp.where(with_keys(m, jnp), s + b, -jnp.inf), -1),
+        bias=lambda b, m: b,
+        kept=lambda b, m: with_keys(m, np),
+        dims=(2, 3, 64),
+        joined=True,
+    ),
+    "rows without keys in dropout": Form(
+        lambda s, b, m: jnp.where(
+            m, softmax_of_torch(jnp.where(with_keys(m, jnp), s, -jnp.inf), -1) / 0.8, 0
+        ),
+        kept=lambda b, m: with_keys(m, np),
+        factor=lambda b, m: m / 0.8,
+    ),
+    "masked with zeros": Form(  # not the guard: rows without a true element have weights all the same
+        lambda s, b, m: jnp.where(with_keys(m, jnp).any(-1, keepdims=True), softmax(s), 0),
+        factor=lambda b, m: with_keys(m, np).any(-1, keepdims=True),
+    ),
+    "a guard along the queries": Form(
+        lambda s, b, m: jnp.where((s == -jnp.inf).all(-2, keepdims=True), 0, softmax(s)),
+        is_fused=False,
+    ),
 }
 
 
@@ -121,8 +162,9 @@ def exact(form: Form, values: list[Array]) -> tuple[list[Array], list[Array]]:
         return (own * changes + form.turned * turned(changes)) * EIGHTH
 
     made = np.where(kept, logits(q @ turned(k) * EIGHTH, own, bias), -math.inf)
-    weights = np.exp(made - made.max(-1, keepdims=True))
-    weights /= weights.sum(-1, keepdims=True)
+    largest = np.maximum(made.max(-1, keepdims=True), -1e30)
+    weights = np.exp(made - largest)
+    weights /= np.maximum(weights.sum(-1, keepdims=True), 1e-30)
     slopes = t @ turned(v) * factor
     changes = of_scores(weights * (slopes - (weights * slopes).sum(-1, keepdims=True)), own)
     final = weights * factor
@@ -145,7 +187,12 @@ def check(got: list[Array], form: Form, values: list[Array]) -> None:
 
 def attend(form: Form) -> Callable[..., Any]:
     def run(q: Any, k: Any, v: Any, b: Any, m: Any) -> Any:
-        return form.weights(q @ k.swapaxes(-1, -2) * EIGHTH, b, m) @ v
+        if not form.joined:
+            return form.weights(q @ k.swapaxes(-1, -2) * EIGHTH, b, m) @ v
+        first, second, third = (x.reshape(-1, *x.shape[-2:]) for x in (q, k, v))
+        scores = (first * EIGHTH @ second.swapaxes(-1, -2)).reshape(b.shape)
+        weights = form.weights(scores, b, m)
+        return (weights.reshape(-1, *b.shape[-2:]) @ third).reshape(v.shape)
 
     return run
 
@@ -169,4 +216,6 @@ def test_gradients(name: str) -> None:
         result, back = jax.vjp(lambda *x: attend(form)(*x, b, m), q, k, v)
         return result, *back(t)
 
-    check(NativeSimulation(compiled(read(run, values))).run(values), form, values)
+    after = compiled(read(run, values))
+    assert ("attention-gradient" in kinds(after)) == form.is_fused
+    check(NativeSimulation(after).run(values), form, values)
