@@ -1,7 +1,8 @@
 """Which keys a mask leaves to a query, where the positions alone say it.
 
-Logits are often ``select(condition, x, fill)`` with a constant ``fill`` and a condition on positions. Outside of the
-bounds that it sets (:mod:`.position_ranges`), every logit is ``fill``.
+Logits are often ``select(condition, x, fill)`` with a constant ``fill`` and a condition on positions, or the sum of
+``x`` and ``select(condition, 0, -inf)``. Outside of the bounds that the condition sets (:mod:`.position_ranges`), every
+logit is ``fill``, in a sum unless ``x`` is infinite or NaN there.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import math
 from dataclasses import dataclass
 
 from ...ir import hlo
-from .position_ranges import Bounds, Ranges
+from .position_ranges import Axes, Bounds, Ranges, inside
 
 
 @dataclass(slots=True)
@@ -30,6 +31,19 @@ def ranges_of(logits: hlo.Instruction, scores: hlo.Instruction, query: int, key:
         if i.opcode == "convert" and i.dtype.is_float and i.operands[0].dtype.is_float:
             i = i.operands[0]
             continue
+        found = Bounds(ranges, query, key)
+        if i.opcode == "add":
+            masks = [_mask(o, dims) for o in i.operands]
+            if (masks[0] is None) == (masks[1] is None) or any(f != -math.inf for f in fills):
+                break
+            fills.append(-math.inf)
+            if masks[0] is not None:
+                found.add(*masks[0])
+                i = i.operands[1]
+            elif masks[1] is not None:
+                found.add(*masks[1])
+                i = i.operands[0]
+            continue
         if i.opcode != "select" or i.operands[0].dims != scores.dims:
             break
         condition, yes, no = i.operands
@@ -41,7 +55,6 @@ def ranges_of(logits: hlo.Instruction, scores: hlo.Instruction, query: int, key:
             break
         if fills and fill != fills[0]:
             break
-        found = Bounds(ranges, query, key)
         found.add(condition, dims, truth)
         fills.append(fill)
         i = following
@@ -49,6 +62,23 @@ def ranges_of(logits: hlo.Instruction, scores: hlo.Instruction, query: int, key:
         return KeyRanges()
     ranges.fill = fills[0]
     return ranges
+
+
+def _mask(i: hlo.Instruction, axes: Axes) -> tuple[hlo.Instruction, Axes, bool] | None:
+    """The condition whose being true or false leaves a selection ``i`` anything else than -inf, with its dimensions and
+    which of both it is. None if ``i`` is something else.
+    """
+    inner: tuple[hlo.Instruction, Axes] | None = (i, axes)
+    while inner is not None:
+        i, axes = inner
+        inner = inside(i, axes)
+    if i.opcode == "convert" and i.dtype.is_float and i.operands[0].dtype.is_float:
+        return _mask(i.operands[0], axes)
+    if i.opcode != "select" or i.operands[0].dims != i.dims:
+        return None
+    condition, yes, no = i.operands
+    masked = [_constant(o) == -math.inf for o in (yes, no)]
+    return None if masked[0] == masked[1] else (condition, axes, masked[1])
 
 
 def _constant(i: hlo.Instruction) -> float | None:

@@ -67,8 +67,8 @@ class Ranges:
         )
 
 
-def ranges_read(array: hlo.Instruction, inside: hlo.Computation) -> Ranges:
-    """The ranges (rows and columns are the last two dimensions) outside of which no result of ``inside`` depends on
+def ranges_read(array: hlo.Instruction, body: hlo.Computation) -> Ranges:
+    """The ranges (rows and columns are the last two dimensions) outside of which no result of ``body`` depends on
     ``array``, where what is computed from it is elementwise.
     """
     rank = len(array.dims)
@@ -82,7 +82,7 @@ def ranges_read(array: hlo.Instruction, inside: hlo.Computation) -> Ranges:
         Bounds(ranges, rank - 2, rank - 1).add(condition, dims, truth)
         return ranges
 
-    for i in inside.instructions:
+    for i in body.instructions:
         if i is array or read.keys().isdisjoint(i.operands):
             continue
         if i.opcode == "select" and i.operands[0] not in read and i.operands[0].dims == array.dims:
@@ -91,14 +91,14 @@ def ranges_read(array: hlo.Instruction, inside: hlo.Computation) -> Ranges:
         else:
             found = [read.get(o) for o in i.operands]
         read[i] = functools.reduce(Ranges.hull, (ranges for ranges in found if ranges is not None))
-    results = [read[root] for root in inside.results if root in read]
+    results = [read[root] for root in body.results if root in read]
     return functools.reduce(Ranges.hull, results, results[0]) if results else Ranges()
 
 
 # A number that is a * row + b * column + c.
 Linear = tuple[int, int, int]
 # For each dimension of an instruction the dimension of the whole that it is, or None.
-_Axes = tuple[int | None, ...]
+Axes = tuple[int | None, ...]
 
 
 class Bounds:
@@ -107,9 +107,9 @@ class Bounds:
     def __init__(self, ranges: Ranges, row: int, column: int) -> None:
         self.ranges, self.row, self.column = ranges, row, column
 
-    def add(self, i: hlo.Instruction, axes: _Axes, truth: bool) -> None:
+    def add(self, i: hlo.Instruction, axes: Axes, truth: bool) -> None:
         """Take in what follows from ``i`` being ``truth``."""
-        inner = _inside(i, axes)
+        inner = inside(i, axes)
         if inner is not None:
             self.add(*inner, truth)
         elif i.opcode == "not":
@@ -146,9 +146,9 @@ class Bounds:
         elif (a, b) == (0, -1):
             ranges.stop = min(ranges.stop, c + 1)
 
-    def linear(self, i: hlo.Instruction, axes: _Axes) -> Linear | None:
+    def linear(self, i: hlo.Instruction, axes: Axes) -> Linear | None:
         """``i`` as a number that positions determine."""
-        inner = _inside(i, axes)
+        inner = inside(i, axes)
         if inner is not None:
             return self.linear(*inner)
         if not i.dtype.is_integer or not i.dtype.is_signed or i.dtype.bits < 32:
@@ -179,7 +179,7 @@ class Bounds:
         return result
 
 
-def _inside(i: hlo.Instruction, axes: _Axes) -> tuple[hlo.Instruction, _Axes] | None:
+def inside(i: hlo.Instruction, axes: Axes) -> tuple[hlo.Instruction, Axes] | None:
     """What ``i`` has at other indices, with what their dimensions are."""
     operand = i.operands[0] if i.operands else i
     if i.opcode == "broadcast":

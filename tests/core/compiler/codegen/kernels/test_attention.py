@@ -429,3 +429,29 @@ def test_rows_without_keys_may_be_zero() -> None:
     assert np.isnan(got[0, 5, 1]).all()
     np.testing.assert_array_equal(np.isnan(got), np.isnan(exact))
     assert np.nanmax(abs(got - exact)) < 300 * UNIT["float32"] * 16
+
+
+@pytest.mark.parametrize("fill", [-math.inf, -1e9])
+@pytest.mark.parametrize("factor", ["before", "behind"])
+def test_what_an_added_mask_leaves_out(fill: float, factor: str) -> None:
+    """Blocks that an added -inf masks by their positions are not computed: a NaN in their values does not arrive. What
+    is added otherwise may not be the last word on a logit, and all are computed.
+    """
+    q, k, v = heads(2, 300, 300, 32)
+    k[:, 299, :, 0] = 1.0
+
+    def attend(q: Any, k: Any, v: Any) -> Any:
+        scores = jnp.einsum("bihd,bjhd->bhij", q, k)
+        i, j = (jax.lax.broadcasted_iota(jnp.int32, (300, 300), d) for d in (0, 1))
+        mask = jnp.where(i >= j, 0.0, fill)
+        scores = scores * 0.25 + mask if factor == "before" else mask + scores * 0.25
+        return jnp.einsum("bhij,bjhd->bihd", jax.nn.softmax(scores, -1), v)
+
+    after = compiled(read(attend, [q, k, v]))
+    assert is_fused(after)
+    (got,) = NativeSimulation(after).run([q, k, v])
+    check(got, q, k, v, mask=np.tri(300, dtype=bool), scale=0.25)
+    v[:, 299] = math.nan
+    (got,) = NativeSimulation(after).run([q, k, v])
+    assert np.isnan(got[:, 299]).all()
+    assert np.isnan(got[:, :64]).any() == (fill != -math.inf)
