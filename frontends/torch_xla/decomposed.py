@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
-from . import embedding_bags, pooling, sampling, selection
+from . import attention, embedding_bags, pooling, sampling, selection
 
 #: Those of which PyTorch's decomposition is taken (torch._decomp).
 OF_PYTORCH: Final = (
@@ -124,6 +124,7 @@ OURS: Final[dict[str, Callable[..., Any]]] = {
 BESIDE: Final[dict[str, Callable[..., Any]]] = {
     "_embedding_bag.default": embedding_bags.embedding_bag,
     "_embedding_bag_forward_only.default": embedding_bags.embedding_bag,
+    "_scaled_dot_product_attention_math.default": attention.attention,
     "avg_pool2d.default": functools.partial(pooling.average, 2),
     "avg_pool3d.default": functools.partial(pooling.average, 3),
     "grid_sampler_3d.default": sampling.grid_sampler_3d,
