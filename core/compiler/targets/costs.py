@@ -312,7 +312,21 @@ class Products:
         float, "times", "its rows, which its vectors take at most, but for a rhs beyond the caches"
     ]
     swapped_library: Annotated[float, "times", "the same of one that a library has, for any rhs"]
+    swapped_few: Annotated[
+        int, "vectors", "that few rows fill at least to be swapped rather than read along a rhs"
+    ]
+    spread_rows: Annotated[
+        int,
+        "rows",
+        "up to which f32 by a rhs of [k, n] is a library's, but where its rows crowd in a cache",
+    ]
+    spread_rhs: Annotated[
+        int, "bytes", "of such a rhs for each row, at most: reading it takes long"
+    ]
     direct: Annotated[int, "bytes", "of a rhs that is read as fast where it lies as from panels"]
+    direct_apart: Annotated[
+        int, "bytes", "whose multiples its rows may not lie apart, crowding in a cache; 0: they may"
+    ]
     copied_rows: Annotated[
         int, "rows", "up to which units of work copy the parts of rhs that they read"
     ]

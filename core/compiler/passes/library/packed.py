@@ -102,6 +102,8 @@ def packed_product(
     lies = made is None and (form.is_matrix or k % form.group == 0) and strides[-1] == 1
     same = right.dtype is form.rhs
     small = form.group == 1 and same and k * n * form.rhs.size <= costs.direct
+    if small and costs.direct_apart:
+        small = strides[-2] * form.rhs.size % costs.direct_apart != 0
     if form.is_matrix:
         few = m <= target.costs.matrices.copied_rows and same
     else:

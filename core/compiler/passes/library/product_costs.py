@@ -4,7 +4,10 @@ The sizes are the target's (:class:`...targets.costs.Products`). These are the h
 
 The table was measured with ``python -m benchmarks.products`` (docs/products.md has the figures) on a Xeon of 2023
 without AMX, with all its instructions and kept to those of x86-64-v3, on a Zen 4 and a Zen 5, and on a Xeon of that
-kind with AMX. "Zen" in the table is either of the two.
+kind with AMX. "Zen" in the table is a Zen 4 or a Zen 5. A Zen 3, which was measured too, packs small products
+as a Zen 5 does and swaps few rows as both do. It generates all f32 from 50^3 on, but for less than two vectors of
+columns, and for up to 128 rows by a rhs of [k, n] unless the rows of rhs lie a multiple of 2 KB apart or rhs has more
+than 400,000 bytes for each row.
 
 ===============  =============================  ==================================================================
 operands         generated                      otherwise
@@ -129,6 +132,8 @@ def multiplies_few_rows(form: ProductForm, m: int, n: int, k: int, target: Targe
     if form.name == BF16_PAIRS:
         near = n * k * form.rhs.size <= target.costs.products.pairs_matrix
         return near and _are_whole(n, k, target)
+    if m // form.lanes < target.costs.products.swapped_few:
+        return False
     return is_swapped(form, m, n, k, target) and prefers_swapped(form, m, target)
 
 
@@ -153,5 +158,16 @@ def prefers_generated(
         small = least <= min(m, n) and max(m, n, k) <= most
         far = min(m, n) >= costs.far_side and (m + n) * k * lhs.size >= costs.far_f32
         lies = costs.turns_f32 or not turned
+        if not turned and _is_spread(m, n, k, lhs, target):
+            flat = far = False
         return m * n * k <= costs.most_f32 or small or (lies and (flat or far))
     return lhs.name not in costs.library_types
+
+
+def _is_spread(m: int, n: int, k: int, dtype: DType, target: Target) -> bool:
+    """Whether few rows are multiplied by a [k, n] matrix whose rows have many places in the caches, so that a library
+    reads them fast, and that is not so large that reading it decides the time.
+    """
+    costs, memory = target.costs.products, target.costs.memory
+    near = n * k * dtype.size <= m * costs.spread_rhs
+    return m <= costs.spread_rows and near and n * dtype.size % (memory.way // 2) != 0

@@ -2,8 +2,8 @@
 
 The numbers are those of an Intel Xeon of 2023 (Sapphire Rapids class: AVX-512, no AMX) with all its instructions, and
 kept to those of x86-64-v3. What depends on instructions follows from the CPU's features (:func:`costs_of`), and a few
-numbers are those of a Zen 4 and of a Zen 5 (AMD EPYCs of 2023 and 2024). Those for AMX are a Xeon's of the Emerald
-Rapids class.
+numbers are those of a Zen 3, of a Zen 4 and of a Zen 5 (AMD EPYCs of 2021, 2023 and 2024). Those for AMX are a Xeon's
+of the Emerald Rapids class.
 """
 
 from __future__ import annotations
@@ -227,7 +227,11 @@ _HOST: Final = Costs(
         swapped_sides=4,
         swapped_vectors=1.35,
         swapped_library=1.15,
+        swapped_few=0,
+        spread_rows=0,  # no product
+        spread_rhs=400_000,
         direct=1 << 19,
+        direct_apart=0,
         copied_rows=128,
         copied_rhs=0,
         copied_reading=0.25,
@@ -386,6 +390,22 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
         products = replace(products, copied_rows=256, copied_rhs=1 << 21, far_f32=15 << 19)
     name = cpu.partition("+")[0]
     kernels, tiles = _HOST.kernels, _HOST.tiles
+    if name == "znver3":
+        # A library multiplies up to 128 rows by a rhs of [k, n] faster than units of work that copy its parts, unless
+        # the rows of rhs lie a multiple of 2 KB apart, which takes it half as long again, or reading rhs takes long.
+        products = replace(
+            products,
+            packed_small=40**3,
+            packed_narrow=50**3,
+            narrow_row=1024,
+            far_f32=0,
+            far_side=1,
+            swapped_rows=256,
+            swapped_few=2,  # a vector of 8 rows of f32 takes 1.3 times as long as reading along [n, k]
+            spread_rows=128,
+            # Panels of such rows have a fourth of the nearest cache, of 32 KB and eight ways, or less.
+            direct_apart=256,
+        )
     if name in ("znver4", "znver5"):
         # Of rows that are a way apart 6, of tiles of four vectors, are faster than 14, though a Zen 5 has twelve ways.
         memory = replace(memory, ways=6)

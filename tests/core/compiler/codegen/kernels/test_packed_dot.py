@@ -29,6 +29,7 @@ CPUS = (
     "x86-64-v3+avxvnni",
     "x86-64-v4",
     "cascadelake",
+    "znver3",
     "znver4",
     "znver5",
     "host",
@@ -53,10 +54,10 @@ def cpu(request: pytest.FixtureRequest) -> str:
 # the same text for all of CPUS with vectors of one length (codegen/test_widths.py): the host has the longest.
 of_each_width = pytest.mark.parametrize("cpu", ["x86-64-v2", "x86-64-v3", "host"], indirect=True)
 # Packed products of floats, and of integers of 32 bits, are one text for several of CPUS too: with AVX-VNNI that of
-# AVX2, with AVX-512 that of a Zen 4, of a Zen 5 or that of Intel's host. Those of shorter integers are a Zen 4's on a
-# Cascade Lake.
-OF_FLOATS = ("x86-64-v2", "x86-64-v3", "znver4", "znver5", "host")
-OF_INTEGERS = tuple(c for c in CPUS if c != "cascadelake")
+# AVX2, but for a Zen 3, with AVX-512 that of a Zen 4, of a Zen 5 or that of Intel's host. Those of shorter integers are
+# a Zen 4's on a Cascade Lake.
+OF_FLOATS = ("x86-64-v2", "x86-64-v3", "znver3", "znver4", "znver5", "host")
+OF_INTEGERS = tuple(c for c in CPUS if c not in ("cascadelake", "znver3"))
 of_floats = pytest.mark.parametrize("cpu", OF_FLOATS, indirect=True)
 of_integers = pytest.mark.parametrize("cpu", OF_INTEGERS, indirect=True)
 
@@ -444,6 +445,36 @@ def test_all_lines_of_rows_that_begin_anywhere_are_fetched() -> None:
         kernel = kernel_of(target, 16, n, 4096)
         assert kernel.copies
         assert kernel.lying_lines == kernel.width * 4 // 64 + more
+
+
+@pytest.mark.parametrize(
+    ("name", "n", "lies"), [("znver3", 128, False), ("znver3", 144, True), ("x86-64-v3", 128, True)]
+)
+def test_rows_that_crowd_in_the_nearest_cache_are_not_read_where_they_lie(
+    name: str, n: int, lies: bool
+) -> None:
+    """On a Zen 3: 128 columns of f32 are 512 bytes, 144 are 576."""
+    target = for_cpu(name, False)
+    for m in (128, 160):
+        made = product((F32, F32), F32, m, n, 128)
+        after = pipeline.run(module(made.operands, made), target, Dump()).entry.instructions
+        (dot,) = (i for i in after if i.opcode == "packed-dot")
+        packs = any(i.opcode == "pack" for i in after)
+        assert packs is (not lies and m > 128)  # few rows have copies of parts
+        assert dot.attributes["config"]["copies"] is (not lies and m <= 128)
+
+
+@pytest.mark.parametrize("cpu", ["x86-64-v3", "znver3"], indirect=True)
+@pytest.mark.parametrize("dtype", [F32, F64], ids=str)
+def test_products_by_rows_that_crowd(cpu: str, dtype: DType) -> None:
+    for m, n, k in ((80, 64, 128), (128, 128, 96), (130, 256, 40), (160, 128, 128)):
+        instruction = product((dtype, dtype), dtype, m, n, k)
+        values = [random(dtype, o.dims, i) for i, o in enumerate(instruction.operands)]
+        (got,) = compiled(instruction, cpu).run(values)
+        tolerance = k * np.finfo(dtype.numpy).eps
+        bounds = tolerance * (np.abs(values[0]) @ np.abs(values[1]))
+        exact = values[0].astype(np.longdouble) @ values[1].astype(np.longdouble)
+        assert np.all(np.abs(got - exact) <= bounds), (m, n, k)
 
 
 def test_rows_of_the_left_hand_side_are_fetched_ahead() -> None:

@@ -57,6 +57,31 @@ def test_large_f32_is_the_library_s_where_generated_code_is_not_known_to_be_fast
         assert few is (target not in zens)
 
 
+@pytest.mark.parametrize(
+    ("m", "n", "k", "generated"),
+    [
+        (300, 300, 300, True),
+        (2048, 2048, 2048, True),
+        (300, 16, 700, True),
+        (300, 15, 700, False),  # less than two vectors of columns
+        (128, 1000, 1000, False),  # few rows
+        (129, 1000, 1000, True),
+        (128, 512, 512, True),  # whose rhs lies in rows of 2 KB
+        (64, 4096, 512, True),
+        (64, 4000, 512, False),
+        (29, 3000, 1000, True),
+        (30, 3000, 1000, False),  # 400,000 bytes of rhs for each row
+        (64, 500, 64, False),
+        (64, 220, 64, True),  # a small one
+    ],
+)
+def test_f32_on_a_zen_3(m: int, n: int, k: int, generated: bool) -> None:
+    target = for_cpu("znver3")
+    assert prefers_generated(F32, m, n, k, target) is generated
+    assert prefers_generated(F32, m, n, k, target, turned=True) is (n >= 16)
+    assert prefers_generated(F32, m, n, k, for_cpu("znver3", onednn=False))
+
+
 def test_bf16_by_bf16_is_generated_without_pairs_of_them() -> None:
     """Pairs, and registers of matrices, are asked first (tests/core/compiler/codegen/kernels/test_bf16_pairs.py)."""
     assert prefers_generated(BF16, 512, 512, 512, for_cpu("x86-64-v4"))
@@ -91,7 +116,8 @@ def test_bf16_by_bf16_is_generated_without_pairs_of_them() -> None:
 def test_small_products_are_packed_sooner_on_zen(
     dtype: DType, m: int, n: int, k: int, zen: bool, others: bool
 ) -> None:
-    chosen = {"znver4": zen, "znver5": zen, "sapphirerapids": others, "x86-64-v3": others}
+    chosen = dict.fromkeys(("znver3", "znver4", "znver5"), zen)
+    chosen |= dict.fromkeys(("sapphirerapids", "x86-64-v3"), others)
     for cpu, wanted in chosen.items():
         target = for_cpu(cpu)
         form = product_forms.choose(target, dtype, dtype, dtype)
@@ -102,10 +128,10 @@ def test_small_products_are_packed_sooner_on_zen(
 @pytest.mark.parametrize(
     ("n", "on_zen_5", "on_zen_4"), [(39, False, False), (40, True, False), (64, True, True)]
 )
-def test_small_products_of_bf16_are_packed_sooner_on_zen_5(
+def test_small_products_of_bf16_are_packed_sooner_on_zen_5_and_zen_3(
     n: int, on_zen_5: bool, on_zen_4: bool
 ) -> None:
-    for cpu, wanted in (("znver5", on_zen_5), ("znver4", on_zen_4)):
+    for cpu, wanted in (("znver5", on_zen_5), ("znver3", on_zen_5), ("znver4", on_zen_4)):
         target = for_cpu(cpu)
         form = product_forms.choose_dot(target, *BF16)
         assert form is not None

@@ -192,6 +192,19 @@ def test_choice_beside_onednn_on_a_zen_4(dtype: DType) -> None:
         assert ("library-call" in kinds(after)) is not generated, m
 
 
+def test_rows_that_fill_two_vectors_are_not_streamed_on_a_zen_3() -> None:
+    for dtype, m, swapped in ((F64, 8, True), (F64, 7, False), (F64, 4, False), (F32, 8, False)):
+        after = optimised(product((dtype, dtype), dtype, m, 512, 512, TURNED), for_cpu("znver3"))
+        assert ("packed-dot" in kinds(after)) is swapped, (dtype, m)
+
+
+def test_few_rows_are_swapped_on_a_zen_3() -> None:
+    for m, swapped in ((9, False), (16, True), (64, True), (256, True), (257, False)):
+        form = product_forms.choose(for_cpu("znver3"), F32, F32, F32)
+        assert form is not None
+        assert is_swapped(form, m, 1024, 128 + 4 * m, for_cpu("znver3")) is swapped, m
+
+
 def test_rows_that_fill_a_vector_of_f64_are_not_streamed_on_a_zen_4() -> None:
     for name in ("znver4", "x86-64-v4"):
         for m, swapped in ((6, False), (7, True), (8, True)):
