@@ -287,6 +287,28 @@ def _dimensions(
     return found
 
 
+def _joined_positions(dimensions: list[ProductDimension]) -> list[ProductDimension]:
+    """``dimensions`` with those as one whose positions follow each other in the input and in the result, as they do
+    where windows have one element: a tile need not end where a row of the image does.
+    """
+    positions = [d for d in dimensions if d.result is not None and d.lhs and not d.rhs]
+    positions.sort(key=lambda d: d.result or ())
+    joined: list[ProductDimension] = []
+    for d in positions:
+        last = joined[-1] if joined else None
+        if (
+            last is not None
+            and last.result is not None
+            and d.result is not None
+            and last.result[0] + 1 == d.result[0]
+            and last.lhs == d.size * d.lhs
+        ):
+            joined[-1] = replace(d, size=last.size * d.size)
+        else:
+            joined.append(d)
+    return [*(d for d in dimensions if d not in positions), *joined]
+
+
 @dataclass(frozen=True, slots=True)
 class PlannedTile:
     rows: int
@@ -301,9 +323,10 @@ def _choose_tile(
     row: ProductDimension,
     vector: ProductDimension,
     lines: tuple[float, float] = (1.0, 1.0),
+    shared: int = 1,
 ) -> PlannedTile | None:
     """The tile that takes the least time; the last tiles are moved back. ``lines``: those that a vector of each operand
-    lies in.
+    lies in. ``shared``: neighbouring terms that read the same scalars for other rows.
     """
     registers = 32 if form.rows > 6 else 16
     best: PlannedTile | None = None
@@ -322,7 +345,10 @@ def _choose_tile(
             right = (rows if row.rhs else 1) * (vectors if vector.rhs else 1)
             left = (rows if row.lhs else 1) * (vectors if vector.lhs else 1)
             loads = left * lines[0] + right * lines[1]
-            kept = rows * vectors + min(vectors, right) + 1
+            # LLVM loads a scalar once for all rows of the terms that are written out. Of 16 registers, which have no
+            # scalar in memory as an operand, those stay taken: 4 rows by 3 vectors spilled, at half of the speed.
+            scalars = min(shared, rows) if registers == 16 else 1
+            kept = rows * vectors + min(vectors, right) + scalars
             if kept > registers - (0 if single == 1.0 else 2):
                 break
             tiles = -(-row.size // rows) * panels
@@ -333,6 +359,24 @@ def _choose_tile(
             if best is None or cycles < best.cycles * 0.995:
                 best = PlannedTile(rows, vectors, lanes, cycles)
     return best
+
+
+def _shared_terms(
+    row: ProductDimension, vector: ProductDimension, dimensions: Sequence[ProductDimension]
+) -> int:
+    """How many neighbouring terms read the scalars of each other's rows: the elements of a window along which the rows
+    move on as it does, if these are the terms that follow each other.
+    """
+    sums = [d for d in dimensions if d.result is None]
+    if not sums or (vector.lhs and vector.rhs):
+        return 1
+    if vector.rhs:
+        inner = min(sums, key=lambda d: d.rhs)
+        step, along = row.lhs, inner.lhs
+    else:  # the kernel takes them for each other
+        inner = min(sums, key=lambda d: d.lhs)
+        step, along = row.rhs, inner.rhs
+    return inner.size if step == along != 0 else 1
 
 
 @dataclass(slots=True)
@@ -403,7 +447,8 @@ class _Arrangement:
                 behind = vector.result[0] != result_minor or any(d.name == "output" for d in beside)
                 lines = self.lines(vector, dimensions, costs.memory.line)
                 for row in rest or [_ONE]:
-                    tile = _choose_tile(costs.tiles, self.form, row, vector, lines)
+                    shared = _shared_terms(row, vector, dimensions)
+                    tile = _choose_tile(costs.tiles, self.form, row, vector, lines, shared)
                     if tile is None:
                         continue
                     outside = math.prod(d.size for d in rest if d is not row)
@@ -439,7 +484,8 @@ class _Arrangement:
         strides = strides_of(self.rhs.dims, right)
         group = strides.pop(self.feature)
         lhs = strides_of(self.lhs.dims, left)
-        return [d for d in _dimensions(self.convolution, lhs, strides, group) if d.size > 1]
+        found = [d for d in _dimensions(self.convolution, lhs, strides, group) if d.size > 1]
+        return _joined_positions(found)
 
 
 _ONE: Final = ProductDimension("one", 1, 0, 0, (-1, 0))
