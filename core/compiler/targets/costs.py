@@ -403,6 +403,9 @@ class Convolutions:
     first_features_ragged: Annotated[
         int, "features", "the same of forward ones where the width is another one"
     ]
+    generates_first_points: Annotated[
+        bool, "yes or no", "it is in f32 for windows of one element, features first, in any number"
+    ]
     first_gradient_features: Annotated[
         int,
         "features",
@@ -424,6 +427,20 @@ class Convolutions:
     ]
     patch: Annotated[
         int, "positions", "of windows that lie apart, up to which bf16 gradients of weights are"
+    ]
+    generates_most_gradients: Annotated[
+        bool,
+        "yes or no",
+        "it is in f32 for gradients of weights, whatever their layout: of windows that lie apart, of one input "
+        "feature, and of larger windows from gradient_features on",
+    ]
+    generates_transposed: Annotated[
+        bool,
+        "yes or no",
+        "it is in f32 for those that dilate their input without reversing a kernel",
+    ]
+    generates_patches: Annotated[
+        bool, "yes or no", "it is in f32 for windows that lie apart in an input of few features"
     ]
 
 

@@ -3,8 +3,8 @@
 The sizes are the target's (:class:`...targets.costs.Convolutions`). These are the host's.
 
 The table was measured with ``python -m benchmarks.convolutions`` (docs/cpus.md has the figures) on a Xeon of 2023
-without AMX, with all its instructions and kept to those of x86-64-v3, on a Zen 4 and a Zen 5, and on a Xeon of that
-kind with AMX.
+without AMX, with all its instructions and kept to those of x86-64-v3, on a Zen 3, a Zen 4 and a Zen 5, and on a Xeon of
+that kind with AMX.
 
 =================  ===================================================================  ============================
 operands           generated                                                            otherwise
@@ -27,7 +27,12 @@ f32 bf16 and f16   three dimensions, features first, or the gradient of windows 
                    windows above 3x3, and of weights of many features and terms, and, features
                    first in two dimensions, without strides, up to 64 features (32 in gradients
                    of inputs) where the width is whole vectors, and up to 16 elsewhere, forward;
-                   gradients of weights of 32 features and more in such widths
+                   gradients of weights of 32 features and more in such widths; on Zen 3
+                   gradients of weights of 8 features and more (but windows of one
+                   element), of one feature and of windows that lie apart, patches of up
+                   to 4 features, transposed ones, features last, groups of up to 16
+                   features, features first in one dimension, windows of one element, and
+                   up to 16 features (8 in gradients of inputs, of widths of whole vectors)
 bf16 of oneDNN,    as f32, but for groups, for gradients of inputs in one dimension,     oneDNN
 Zen                for what only Zen 4 and 5 generate, and for sums of up to 16,384 terms
                    that are rounded to bf16; gradients of weights of windows that do
@@ -151,6 +156,7 @@ class _Class:
         self.positions = math.prod(sizes)
         # Whether the forward convolution's windows, whose size a gradient of weights has, do not overlap.
         self.is_apart = all(w.window_dilation >= n for w, n in zip(windows, sizes, strict=True))
+        self.is_patches = self.window > 1 and all(w.stride >= w.size for w in windows)
         self.is_strided = any(w.stride > 1 for w in windows)
         self.is_plain = self.groups == 1 and not self.is_strided and not self.is_dilated
         self.last_window = windows[-1].size if windows else 1
@@ -176,10 +182,13 @@ class _Class:
         if self.is_slow(costs):
             return True
         if self.is_depthwise:
-            large = self.window > costs.depthwise
+            # A base dilation makes several features of one, which fill no vectors.
+            large = self.window > costs.depthwise and not self.is_dilated
             return costs.generates_group_inputs and self.is_input and large
         if self.is_weights:
             return self.is_slow_gradient(costs)
+        if self.groups == 1 and self.is_slow_strided(costs):
+            return True
         if self.is_input:
             grouped = costs.generates_group_inputs and self.is_narrow(costs)
             minor = self.rank == 1 and self.is_spatial_minor
@@ -198,12 +207,26 @@ class _Class:
         if self.is_weights:
             fills: bool = self.last_window % lanes == 0
             return fills and fewest >= costs.first_gradient_features > 0
+        if self.window == 1 and costs.generates_first_points:
+            return True
         if self.width % lanes == 0:
             return most <= costs.first_features // (2 if self.is_input else 1)
         return most <= costs.first_features_ragged and not self.is_input
 
+    def is_slow_strided(self, costs: Convolutions) -> bool:
+        """The same of transposed convolutions and of patches."""
+        if self.is_transposed and self.window > 1 and not self.is_spatial_minor:
+            return costs.generates_transposed
+        few = self.inputs <= costs.few_outputs
+        return costs.generates_patches and self.is_patches and few
+
     def is_slow_gradient(self, costs: Convolutions) -> bool:
         """The same of a gradient of weights."""
+        if costs.generates_most_gradients and self.groups == 1:
+            apart = self.is_apart and self.skips
+            wide = min(self.outputs, self.inputs) >= costs.gradient_features
+            if apart or self.inputs == 1 or (wide and self.positions > 1):
+                return True
         several = self.skips and self.inputs > costs.few_outputs
         grouped = self.groups > 1 and not (costs.generates_group_inputs and self.is_narrow(costs))
         if costs.generates_special_gradients and (grouped or several):

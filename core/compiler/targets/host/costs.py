@@ -278,11 +278,15 @@ _HOST: Final = Costs(
         generates_minor=False,
         first_features=0,
         first_features_ragged=0,
+        generates_first_points=False,
         first_gradient_features=0,
         generates_special_gradients=False,
         generates_wide_gradients=False,
         generates_group_inputs=False,
         patch=1 << 62,  # any
+        generates_most_gradients=False,
+        generates_transposed=False,
+        generates_patches=False,
     ),
     transposes=Transposes(
         least=1 << 12,
@@ -439,6 +443,21 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
             first_features=64,
             first_features_ragged=16,
             first_gradient_features=32,
+        )
+    if name == "znver3":
+        # oneDNN's gradients of weights reach half of what its forward convolutions do there.
+        convolutions = replace(
+            convolutions,
+            generates_most_gradients=True,
+            gradient_features=8,
+            generates_transposed=True,
+            generates_patches=True,
+            generates_group_inputs=True,
+            narrow_group=16,
+            generates_minor=True,
+            first_features=16,
+            first_features_ragged=16,
+            generates_first_points=True,
         )
     # A step of two choices and a subtraction (inventory_loop of benchmarks.rivals) takes 3.0 ns with masks on Zen 4,
     # 2.4 without. Other makers' CPUs were not measured.

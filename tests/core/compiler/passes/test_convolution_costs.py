@@ -129,6 +129,90 @@ def test_f32_on_zen_5(options: dict[str, Any], zen_5: bool, zen_4: bool) -> None
     assert prefers_generated(made, for_cpu("znver4")) is zen_4
 
 
+BACKWARDS = W(3, 1, 1, 1, reversal=True)
+FIRST = "CNHW,IOHW,NCHW"  # of a gradient of weights, features first
+UP = W(4, 1, 2, 2, base_dilation=2)
+
+
+@pytest.mark.parametrize(
+    ("options", "zen_3", "elsewhere"),
+    [
+        # Gradients of weights: of windows of 3x3, of a window of one element, and of few features.
+        (_gradient_of_weights(64, 1), True, False),
+        (_gradient_of_weights(8, 1), True, False),
+        (_gradient_of_weights(7, 1), False, False),
+        ({**_gradient_of_weights(64, 1), "layout": FIRST}, True, False),
+        ({**_gradient_of_weights(1, 1), "layout": FIRST}, True, False),
+        ({**_gradient_of_weights(64, 1), "window": [W(11)] * 2}, False, False),
+        (_gradient_of_weights(3, 2), False, False),  # windows that overlap
+        (_gradient_of_weights(3, 3), True, False),  # and that do not
+        ({**_gradient_of_weights(64, 1), "batch_groups": 4}, False, False),
+        # Transposed ones, and the gradients of strided ones, whose windows are reversed.
+        ({"window": [UP] * 2}, True, False),
+        ({"window": [UP] * 2, "feature_groups": 2}, False, False),
+        ({"window": [W(4, 1, 2, 2, base_dilation=2, reversal=True)] * 2}, False, False),
+        ({"window": [W(1, base_dilation=2)] * 2}, False, False),
+        # Patches of three features, and of many.
+        ({"sizes": {**LARGE, "C": 3}, "window": [W(4, 4)] * 2}, True, False),
+        ({"sizes": {**LARGE, "C": 3}, "window": [W(4, 3)] * 2}, False, False),
+        ({"window": [W(4, 4)] * 2}, False, False),
+        # Groups of 16 features and of 32.
+        ({"feature_groups": 4}, True, False),
+        ({"feature_groups": 2}, False, False),
+        ({"feature_groups": 4, "window": [BACKWARDS] * 2}, True, False),
+        ({"feature_groups": 2, "window": [BACKWARDS] * 2}, False, False),
+        ({"sizes": LINE, "window": SAME[:1], "layout": "NCW,OIW,NCW"}, True, False),
+        ({"sizes": LINE, "window": SAME[:1], "layout": "NWC,WIO,NWC"}, False, False),
+        ({}, False, False),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("dtype", [dtypes.F32, dtypes.BF16], ids=str)  # oneDNN's bf16 is in f32
+def test_floats_on_zen_3(
+    options: dict[str, Any], zen_3: bool, elsewhere: bool, dtype: DType
+) -> None:
+    given = {"sizes": LARGE, "window": SAME, "dtype": dtype, **options}
+    made = convolution(**given)
+    assert prefers_generated(made, for_cpu("znver3")) is zen_3
+    assert prefers_generated(made, for_cpu("x86-64-v3")) is elsewhere
+
+
+@pytest.mark.parametrize(
+    ("zen_3", "features", "width", "options"),
+    [
+        (True, 16, 24, {}),
+        (True, 16, 20, {}),  # 20 is not whole vectors of 8
+        (False, 17, 24, {}),
+        (False, 17, 20, {}),
+        (True, 8, 24, {"window": [BACKWARDS] * 2}),
+        (False, 9, 24, {"window": [BACKWARDS] * 2}),
+        (False, 8, 20, {"window": [BACKWARDS] * 2}),
+        (True, 512, 20, {"window": [W(1)] * 2}),
+        (False, 512, 20, {"window": [W(1, 2)] * 2}),
+        (False, 512, 20, {"window": [W(1)] * 2, "layout": LAYOUTS[0]}),
+        (False, 512, 20, {"window": [W(1)] * 2, "dtype": dtypes.BF16}),
+    ],
+    ids=str,
+)
+def test_f32_features_first_on_zen_3(
+    zen_3: bool, features: int, width: int, options: dict[str, Any]
+) -> None:
+    outputs = 8 if options.get("window") == [BACKWARDS] * 2 else 16
+    sizes = {"N": 2, "C": features, "O": outputs, "H": 20, "W": width}
+    made = convolution(**{"sizes": sizes, "window": SAME, "layout": LAYOUTS[1], **options})
+    assert prefers_generated(made, for_cpu("znver3")) is zen_3
+    assert not prefers_generated(made, for_cpu("x86-64-v3"))
+
+
+@pytest.mark.parametrize("window", [5, 7])
+def test_strided_depthwise_gradients_of_inputs(window: int) -> None:
+    """Generated, each residue of the stride is a feature, and those of a group fill no vector."""
+    dilated = [W(window, 1, window // 2, window // 2, base_dilation=2, reversal=True)] * 2
+    made = convolution(LARGE, dilated, feature_groups=64)
+    for cpu in ("znver3", "znver4", "znver5"):
+        assert not prefers_generated(made, for_cpu(cpu))
+
+
 @pytest.mark.parametrize("cpu", ["znver4", "znver5", "emeraldrapids+amx-bf16"])
 def test_depthwise_of_bf16_with_strides(cpu: str) -> None:
     """Where oneDNN has instructions for bf16 too: a zero beside each feature, for its pairs, took 17 times as long."""
