@@ -367,6 +367,11 @@ class Convolutions:
         int, "features", "less than the vector of outputs that a library computes"
     ]
     narrow_group: Annotated[int, "features", "of a group, in and out, for which a library is slow"]
+    all_groups: Annotated[
+        int,
+        "features",
+        "of all such groups, features last, up to which forward ones are generated",
+    ]
     depthwise: Annotated[
         int, "positions", "up to which a library's depthwise gradient of weights is fast"
     ]

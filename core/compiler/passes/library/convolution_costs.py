@@ -31,7 +31,7 @@ f32 bf16 and f16   three dimensions, features first, or the gradient of windows 
                    gradients of weights of 8 features and more (but windows of one
                    element), of one feature and of windows that lie apart, patches of up
                    to 4 features, transposed ones, features last, groups of up to 16
-                   features, features first in one dimension, windows of one element, and
+                   features (384 of all, forward, last), features first in one dimension, windows of one element, and
                    up to 16 features (8 in gradients of inputs, of widths of whole vectors)
 bf16 of oneDNN,    as f32, but for groups, for gradients of inputs in one dimension,     oneDNN
 Zen                for what only Zen 4 and 5 generate, and for sums of up to 16,384 terms
@@ -137,6 +137,7 @@ class _Class:
         # oneDNN's f32 is faster where it takes the others for forward ones.
         is_gradient = is_any_weights_gradient if self.is_bf16 else is_weights_gradient
         self.is_weights = is_gradient(convolution)
+        self.is_any_weights = is_any_weights_gradient(convolution)
         self.residues = residues(convolution)
         self.is_transposed = is_transposed(convolution)
         self.is_input = not self.is_weights and is_input_gradient(convolution)
@@ -194,7 +195,8 @@ class _Class:
             minor = self.rank == 1 and self.is_spatial_minor
             return grouped or minor or self.terms > _LONGEST_ROUGH_SUM
         minor = self.rank == 1 and self.is_spatial_minor and costs.generates_minor
-        return minor or self.is_narrow(costs) or self.terms > _LONGEST_SUM
+        near = self.is_spatial_minor or self.groups * self.outputs <= costs.all_groups
+        return minor or (near and self.is_narrow(costs)) or self.terms > _LONGEST_SUM
 
     def is_slow_first(self, costs: Convolutions, lanes: int) -> bool:
         """Whether a library's copies of the input and of the result, features first, take longer than what it gains.
@@ -215,6 +217,8 @@ class _Class:
 
     def is_slow_strided(self, costs: Convolutions) -> bool:
         """The same of transposed convolutions and of patches."""
+        if self.is_any_weights and self.is_apart:  # with more elements than results
+            return costs.generates_most_gradients
         if self.is_transposed and self.window > 1 and not self.is_spatial_minor:
             return costs.generates_transposed
         few = self.inputs <= costs.few_outputs

@@ -264,6 +264,7 @@ _HOST: Final = Costs(
     convolutions=Convolutions(
         few_outputs=4,
         narrow_group=8,
+        all_groups=1 << 62,  # any
         depthwise=9,
         generates_bf16=False,
         tiles_bf16=False,
@@ -454,6 +455,7 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
             generates_patches=True,
             generates_group_inputs=True,
             narrow_group=16,
+            all_groups=384,  # positions that are 512 features of f32 apart share few places of the nearest cache
             generates_minor=True,
             first_features=16,
             first_features_ragged=16,

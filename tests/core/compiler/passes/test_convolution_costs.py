@@ -146,6 +146,7 @@ UP = W(4, 1, 2, 2, base_dilation=2)
         ({**_gradient_of_weights(64, 1), "window": [W(11)] * 2}, False, False),
         (_gradient_of_weights(3, 2), False, False),  # windows that overlap
         (_gradient_of_weights(3, 3), True, False),  # and that do not
+        (PATCHES, True, False),
         ({**_gradient_of_weights(64, 1), "batch_groups": 4}, False, False),
         # Transposed ones, and the gradients of strided ones, whose windows are reversed.
         ({"window": [UP] * 2}, True, False),
@@ -161,6 +162,14 @@ UP = W(4, 1, 2, 2, base_dilation=2)
         ({"feature_groups": 2}, False, False),
         ({"feature_groups": 4, "window": [BACKWARDS] * 2}, True, False),
         ({"feature_groups": 2, "window": [BACKWARDS] * 2}, False, False),
+        ({"feature_groups": 24, "sizes": {**LARGE, "C": 384, "O": 384}}, True, False),
+        ({"feature_groups": 32, "sizes": {**LARGE, "C": 512, "O": 512}}, False, False),
+        ({"feature_groups": 64, "sizes": {**LARGE, "C": 512, "O": 512}}, False, True),
+        (
+            {"feature_groups": 64, "sizes": {**LARGE, "C": 512, "O": 512}, "layout": LAYOUTS[1]},
+            True,
+            True,
+        ),
         ({"sizes": LINE, "window": SAME[:1], "layout": "NCW,OIW,NCW"}, True, False),
         ({"sizes": LINE, "window": SAME[:1], "layout": "NWC,WIO,NWC"}, False, False),
         ({}, False, False),
