@@ -185,6 +185,7 @@ def program(case: Case, dtype: str) -> tuple[Callable[..., Any], list[Any]]:
 
     import jax
 
+    jax.config.update("jax_enable_x64", True)
     x, w, y = (values(shape) for shape in shapes)
     if case.kind == "forward":
         return forward, [x, w]
@@ -272,7 +273,6 @@ def torch_step(case: Case, dtype: str) -> Step | None:
 def xla_step(case: Case, dtype: str) -> Step:
     import jax
 
-    jax.config.update("jax_enable_x64", True)
     function, values = program(case, dtype)
     cpu = jax.devices("cpu")[0]
     arrays = [jax.device_put(v, cpu) for v in values]
