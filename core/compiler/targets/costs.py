@@ -491,6 +491,7 @@ class Transforms:
     short: Annotated[int, "numbers", "of a transform that is not worth a second thread"]
     matrix: Annotated[int, "bytes", "of a matrix whose dimensions one kernel transforms"]
     ahead: Annotated[int, "bytes", "of an array from which on a unit asks for the next one's lines"]
+    rows_ahead: Annotated[int, "bytes", "of an array of rows, likewise, where a unit is a row"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,10 +27,12 @@ def transforms_of(
     ``reads``, ``writes``: bytes of the array that the first one reads and the last one writes, 0 on the stack.
     """
     parts = halves_of(config, frame.target)
+    # The elements of a row, where halves are those of one.
+    row = 0 if "between" in config else 2 * config["n"]
     arrays = [(reads, 0), *[(0, 0)] * (len(parts) - 2), (0, writes)]
 
     def made(number: int, stack: Sequence[Value] | None = None) -> Transform:
-        return Transform(frame, *parts[number], stack, arrays[number])
+        return Transform(frame, *parts[number], stack, arrays[number], row)
 
     def numbers(number: int) -> int:
         half, _ = parts[number]

@@ -104,7 +104,7 @@ class Copies:
             parts = [v.gather(first, part, 2 * self.from_lane) for part in (0, 1)]
             return [Complex(*(reversed(parts) if exchanged else parts))]
         apart = 2 * self.from_lane
-        self.prefetch(first, apart, self.ahead.source(apart))
+        self.prefetch(first, apart, self.ahead.source(apart).caches)
         low, high = (
             v.read_turned(v.element(first, lane * apart), apart, lanes // 2, 2)
             for lane in (0, lanes // 2)
@@ -133,7 +133,7 @@ class Copies:
             if width == 1:
                 values = [v.gather(first, 0, self.from_lane)]
             else:
-                self.prefetch(first, self.from_lane, self.ahead.source(self.from_lane))
+                self.prefetch(first, self.from_lane, self.ahead.source(self.from_lane).caches)
                 values = v.read_turned(first, self.from_lane, v.lanes, 1)
             place = numbers.at(index)
             for offset, value in enumerate(values):
@@ -155,7 +155,7 @@ class Copies:
     def store_lines(self, lines: list[Value], first: Value, apart: int) -> None:
         """As many vectors as there are lanes, ``apart`` elements from one another."""
         v = self.v
-        self.prefetch(first, apart, self.ahead.target(apart))
+        self.prefetch(first, apart, self.ahead.target(apart).caches)
         for lane, line in enumerate(lines):
             v.b.store(line, v.element(first, lane * apart), v.size)
 

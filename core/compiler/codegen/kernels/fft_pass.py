@@ -27,7 +27,7 @@ Places = Numbers | Lines
 class Transform:
     """Writes units of work of one configuration (:mod:`.fft`), whose factors begin at ``place`` in the table.
     ``stack``: two arrays that are long enough for its numbers, or None for arrays of its own. ``arrays``: bytes of
-    those that it reads and writes, 0 for one on the stack.
+    those that it reads and writes, 0 for one on the stack. ``row``: elements of the row of which this is a half, or 0.
     """
 
     def __init__(
@@ -37,6 +37,7 @@ class Transform:
         place: int = 0,
         stack: Sequence[Value] | None = None,
         arrays: tuple[int, int] = (0, 0),
+        row: int = 0,
     ) -> None:
         self.frame = frame
         self.b = frame.builder
@@ -50,7 +51,7 @@ class Transform:
         self.factors = Factors(self.vectors, frame.operands[1].pointer)
         self.ops = Butterflies(self.b, self.vectors.type)
         real = RealRows(self.vectors, self.ops, self.factors, self.n, self.table.halves)
-        self.ahead = Ahead(self.vectors, *arrays)
+        self.ahead = Ahead(self.vectors, *arrays, row)
         self.copies = Copies(config, self.vectors, self.ops, real, self.ahead)
         self.stack = stack or [self.vectors.array(self.n + 1) for _ in range(2)]
         self.scratch = [Numbers(self.vectors, pointer) for pointer in self.stack]

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ...ir.dtypes import DType
 from .. import llvm_ir
@@ -51,6 +51,7 @@ class Vectors:
         self.type = llvm_ir.vector(self.scalar, lanes)
         self.line = target.costs.memory.line // self.size  # elements
         self.far = target.costs.transforms.ahead
+        self.far_rows = target.costs.transforms.rows_ahead
 
     @property
     def zero(self) -> Value:
@@ -157,27 +158,44 @@ def _exchange(size: int, step: int, unit: int) -> tuple[list[int], list[int]]:
     return first, second
 
 
+class Asked(NamedTuple):
+    """Into which caches lines are asked for (``Builder.prefetch``; 0: they are not), and how many elements behind those
+    of this unit the following unit has them.
+    """
+
+    caches: int = 0
+    distance: int = 0
+
+
 @dataclass(frozen=True)
 class Ahead:
     """Into which caches a transform asks for what its following unit reads and writes (``Builder.prefetch``; 0: it does
     not). ``reads``, ``writes``: bytes of the arrays. A core waits longer for lines of large arrays than the few
     requests that it has under way hide, and fetches none by itself where a unit has some lines of every row.
+    ``row``: elements of a row where rows are the units of work, 0 where neighbouring transforms are. The next group of
+    columns is in the same row, so that of large arrays the next row is asked for.
     """
 
     vectors: Vectors
     reads: int
     writes: int
+    row: int = 0
 
-    def source(self, apart: int) -> int:
+    def source(self, apart: int) -> Asked:
         """``apart``: elements from line to line of what is read at a time."""
-        return self._caches(self.reads, apart) or (_NEAREST if self._is_apart(apart, _PAGE) else 0)
+        asked = self._asked(self.reads, apart)
+        if not asked.caches and self._is_apart(apart, _PAGE):
+            return Asked(_NEAREST, 2 * self.vectors.lanes)
+        return asked
 
-    def target(self, apart: int) -> int:
-        return self._caches(self.writes, apart)
+    def target(self, apart: int) -> Asked:
+        return self._asked(self.writes, apart)
 
-    def _caches(self, size: int, apart: int) -> int:
+    def _asked(self, size: int, apart: int) -> Asked:
+        if self.row and size >= self.vectors.far_rows:
+            return Asked(_SECOND, self.row)
         is_far = size >= self.vectors.far and self._is_apart(apart, _ROW)
-        return _SECOND if is_far else 0
+        return Asked(_SECOND if is_far else 0, 2 * self.vectors.lanes)
 
     def _is_apart(self, apart: int, least: int) -> bool:
         return apart * self.vectors.size >= least
@@ -209,18 +227,23 @@ class Numbers:
 
 
 class Lines:
-    """Complex numbers of an array whose lanes are neighbours, ``step`` of them apart. ``ahead``: into which caches what
-    the following unit has at the same place is asked for, as ``Builder.prefetch`` says it; 0: it is not.
+    """Complex numbers of an array whose lanes are neighbours, ``step`` of them apart. ``ahead``: how what the
+    following unit has at the same place is asked for.
     """
 
     def __init__(
-        self, vectors: Vectors, pointer: Value, step: int, exchanged: bool, ahead: int = 0
+        self,
+        vectors: Vectors,
+        pointer: Value,
+        step: int,
+        exchanged: bool,
+        ahead: Asked | None = None,
     ) -> None:
         self.v = vectors
         self.pointer = pointer
         self.step = step
         self.exchanged = exchanged
-        self.ahead = ahead
+        self.ahead = ahead or Asked()
 
     def at(self, index: Value) -> Value:
         """The place of number ``index``."""
@@ -237,13 +260,13 @@ class Lines:
 
     def prefetch(self, place: Value, offset: int) -> None:
         """Ask for the numbers at the same place of the following unit."""
-        if not self.ahead:
+        if not self.ahead.caches:
             return
         v = self.v
-        for ahead in range(2 * v.lanes, 4 * v.lanes, v.line):
-            following = i64(2 * self.step * offset + ahead)
+        for element in range(0, 2 * v.lanes, v.line):
+            following = i64(2 * self.step * offset + self.ahead.distance + element)
             address = v.b.gep(v.scalar, place, following, inbounds=False)
-            v.b.prefetch(address, locality=self.ahead)
+            v.b.prefetch(address, locality=self.ahead.caches)
 
     def store(self, place: Value, value: Complex, offset: int = 0) -> None:
         v = self.v

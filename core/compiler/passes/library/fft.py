@@ -182,6 +182,13 @@ class _Plans:
         fits = 3 * 2 * length * self.size <= fft_lengths.LARGEST_STACK // 2
         return fits and bool(self.two(length, 1).parts)
 
+    @property
+    def has_long_columns(self) -> bool:
+        """Whether of two factors the longer one is that of the columns: shorter rows turn less of the stack. With
+        vectors of 32 bytes less is turned, and long rows, whose results lie nearer each other, are faster.
+        """
+        return self.target.vector_bytes != 32
+
     def two(self, n: int, rows: int) -> _Plan:
         """The best factors of ``n`` for two passes."""
         best = _Plan("two", math.inf)
@@ -190,8 +197,11 @@ class _Plans:
             cost += self.one_pass(b, a, rows, self.costs.turned)
             if self.stays_near(n, rows):
                 cost -= self.costs.launch
-            # Of a b and b a the one with the longer columns: the shorter rows are, the less of the stack turns them.
-            if math.isfinite(cost) and cost <= best.cost * _SAME:
+            if not math.isfinite(cost):
+                continue
+            # Of a b and b a, which cost the same, one is faster (:meth:`has_long_columns`).
+            is_other = self.has_long_columns and cost <= best.cost * _SAME
+            if is_other or cost < best.cost / _SAME:
                 best = _Plan("two", cost, (a, b))
         return best
 

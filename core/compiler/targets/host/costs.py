@@ -316,6 +316,7 @@ _HOST: Final = Costs(
         short=1 << 12,
         matrix=5 << 17,
         ahead=1 << 20,
+        rows_ahead=1 << 22,
     ),
     attention=Attention(
         fewest=1 << 17,
