@@ -1,7 +1,8 @@
 """``python -m tests.scan``: all scans; or ``--only jax_updates --match "get of*" --every 10``.
 
 Writes each difference that is not known, and each known one that is gone, and ends with 1 if there is one. Of
-``--every 10`` one call in ten is tried, by its place in the table. ``--all`` shows known differences too.
+``--every 10`` one call in ten is tried, by its place in the table. ``--all`` shows known differences too. ``--record
+FOLDER`` keeps what was found in a file for each scan, and a run that was stopped goes on behind it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import argparse
 import fnmatch
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from tests.scan import known
 from tests.scan.call import Call
@@ -17,11 +19,18 @@ from tests.scan.running import SECONDS, WHOLE, findings
 from tests.scan.scans import SCANS, calls_of, installed
 
 
-def scan(name: str, calls: Sequence[Call], every: int, seconds: float, show_known: bool) -> int:
+def scan(
+    name: str,
+    calls: Sequence[Call],
+    every: int,
+    seconds: float,
+    show_known: bool,
+    record: Path | None = None,
+) -> int:
     """Tries the calls, and returns how many differences are not as the list says."""
     differences = known.read()
     begin, differed, failed = time.monotonic(), [], 0
-    for of, what in findings(calls, seconds):
+    for of, what in findings(calls, seconds, record):
         of = f"{name}: {of}"
         differed.append(of)
         reason = differences.reason(of)
@@ -49,14 +58,18 @@ def main() -> int:
         "--seconds", type=float, default=SECONDS, help="a call takes at most, of the CPU"
     )
     parser.add_argument("--all", action="store_true", help="show known differences too")
+    parser.add_argument("--record", type=Path, help="a folder, to go on where a run was stopped")
     options = parser.parse_args()
+    if options.record:
+        options.record.mkdir(parents=True, exist_ok=True)
     failed = 0
     for name in options.only or installed():
         calls = [c for c in calls_of(name) if fnmatch.fnmatch(c.name, options.match)][
             :: options.every
         ]
         every = options.every if options.match == "*" else 0
-        failed += scan(name, calls, every, options.seconds, options.all)
+        record = options.record / f"{name}.jsonl" if options.record else None
+        failed += scan(name, calls, every, options.seconds, options.all, record)
     return int(failed > 0)
 
 

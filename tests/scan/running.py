@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from tests.fuzz import children
 from tests.scan.call import Call
@@ -13,20 +14,43 @@ SECONDS = 60.0
 WHOLE = "whole"  # stands for all ways of a call whose process ended
 
 
-def findings(calls: Sequence[Call], seconds: float = SECONDS) -> Iterator[tuple[str, str]]:
-    """The name of each call and way that differs, ``name [way]``, and how. The process must have no device yet."""
+def findings(
+    calls: Sequence[Call], seconds: float = SECONDS, record: Path | None = None
+) -> Iterator[tuple[str, str]]:
+    """The name of each call and way that differs, ``name [way]``, and how. The process must have no device yet.
+
+    ``record``: a file to which each call that was tried is added with its findings; calls that it has are not tried.
+    """
+    tried = _read(record) if record and record.exists() else {}
+    for name, found in tried.items():
+        yield from _named(name, found)
+    left = [call for call in calls if call.name not in tried]
 
     def check(index: int) -> str:
-        return json.dumps(calls[index].findings())
+        return json.dumps(left[index].findings())
 
-    for index, said in children.outcomes(range(len(calls)), check, seconds):
-        call = calls[index]
+    for index, said in children.outcomes(range(len(left)), check, seconds):
+        call = left[index]
         try:
             found = json.loads(said)
         except ValueError:  # the process ended or hung, or the comparison failed
             found = _of_ended(call, said, seconds)
-        for way, what in found.items():
-            yield f"{call.name} [{way}]", what
+        if record:
+            with record.open("a") as file:
+                file.write(json.dumps([call.name, found]) + "\n")
+        yield from _named(call.name, found)
+
+
+def _named(name: str, found: dict[str, str]) -> Iterator[tuple[str, str]]:
+    return ((f"{name} [{way}]", what) for way, what in found.items())
+
+
+def _read(record: Path) -> dict[str, dict[str, str]]:
+    """By the name of a call: its findings. A last line that was not written to its end leaves the file."""
+    whole, _, rest = record.read_text().rpartition("\n")
+    if rest:
+        record.write_text(whole + "\n" if whole else "")
+    return dict(json.loads(line) for line in whole.splitlines())
 
 
 def _of_ended(call: Call, said: str, seconds: float) -> dict[str, str]:

@@ -114,6 +114,20 @@ def test_calls_that_end_or_hang_are_found_and_others_run() -> None:
     }
 
 
+def test_a_run_that_was_stopped_goes_on_behind_its_record(tmp_path: Path) -> None:
+    right, record = (lambda: _outcome(1)), tmp_path / "a.jsonl"
+    wrong = Call("wrong", right, {"eager": lambda: _outcome(2)})
+    first = list(findings([wrong], record=record))
+    assert [of for of, _ in first] == ["wrong [eager]"]
+    record.write_text(record.read_text() + '["half')  # the run was stopped while it wrote
+    again = Call("wrong", right, {"eager": right})  # is not tried again, but found in the record
+    assert list(findings([again, Call("ends", right, {"eager": _end})], record=record)) == [
+        *first,
+        ("ends [whole]", "ends the process with -9"),
+    ]
+    assert len(list(findings([again, Call("ends", right, {"eager": right})], record=record))) == 2
+
+
 def test_the_list_of_known_differences_may_only_shrink(tmp_path: Path) -> None:
     file = tmp_path / "known.toml"
     file.write_text(
