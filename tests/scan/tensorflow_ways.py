@@ -8,9 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-# TensorFlow's CPU has oneDNN's kernels on some machines only. Its other ones multiply the zeros around an image by a
-# filter's NaN, and have no gradients of grouped convolutions.
-os.environ["TF_ENABLE_ONEDNN_OPTS"] = "1"
 
 import numpy as np
 
