@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from tests.scan.judge import Array, Outcome, differences
@@ -15,15 +15,16 @@ _LONGEST: Final = 300  # characters of a finding
 @dataclass(frozen=True)
 class Call:
     """``cpu`` is what is right, and so is ``precise``, in float64, where there is one. ``ways``: by their names, the
-    ways in which the device computes it. ``peer``: what XLA's own CPU backend gives for the same program, where that
-    is not ``cpu``: a difference that it shares belongs to the bridge to XLA, and not to the device.
+    ways in which the device computes it. ``peers``: by the names of ways, what the framework gives on the CPU in other
+    ways than ``cpu``, as by XLA's own CPU backend: a difference that one of them shares is the framework's, and not
+    the device's.
     """
 
     name: str
     cpu: Way
     ways: Mapping[str, Way]
     precise: Way | None = None
-    peer: Way | None = None
+    peers: Mapping[str, Sequence[Way]] = field(default_factory=dict)
     each: bool = False  # whether elements are judged by themselves (judge.differences)
 
     def findings(self) -> dict[str, str]:
@@ -35,11 +36,8 @@ class Call:
             what = differences(actual, cpu, None, self.each)
             if what and self.precise is not None:
                 what = differences(actual, cpu, self.precise(), self.each)
-            if (
-                what
-                and self.peer is not None
-                and not differences(actual, self.peer(), None, self.each)
-            ):
+            peers = self.peers.get(name, ()) if what else ()
+            if any(not differences(actual, peer(), None, self.each) for peer in peers):
                 what = ""
             if what:
                 found[name] = what[:_LONGEST]

@@ -168,4 +168,4 @@ def calls() -> Iterator[Call]:
 
 
 def _rest(one: Call) -> tuple[Any, ...]:
-    return one.cpu, one.ways, one.precise, one.peer, one.each
+    return one.cpu, one.ways, one.precise, one.peers, one.each

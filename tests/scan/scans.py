@@ -25,8 +25,8 @@ SCANS: Final = {
 
 def calls_of(scan: str) -> list[Call]:
     """The calls of a scan, whose names begin with the scan's."""
-    # TensorFlow's CPU has oneDNN's kernels on some machines only. Its other ones multiply the zeros around an image by a
-    # filter's NaN, and have no gradients of grouped convolutions. TensorFlow reads this while it is imported.
+    # TensorFlow's CPU has oneDNN's kernels on some machines only. Its other ones multiply the zeros around an image by
+    # a filter's NaN, and have no gradients of grouped convolutions. TensorFlow reads this while it is imported.
     os.environ["TF_ENABLE_ONEDNN_OPTS"] = "1"
     module = importlib.import_module(f"tests.scan.{scan}")
     return list(module.calls())

@@ -75,10 +75,13 @@ def call(
 
     ``cpu``: the way in which the CPU computes it.
     """
+    on_cpu = functools.partial(_compute, function, arguments, "CPU:0")
+    # Without elements a loop of a function may have another shape than the same one eagerly.
+    peers = {w: [functools.partial(on_cpu, p) for p in {"compiled", w} - {cpu}] for w in ways}
     return Call(
         name,
-        lambda: _compute(function, arguments, "CPU:0", cpu),
+        functools.partial(on_cpu, cpu),
         {w: functools.partial(_compute, function, arguments, "XPU:0", w) for w in ways},
         lambda: _compute(function, in_float64(arguments), "CPU:0", cpu),
-        lambda: _compute(function, arguments, "CPU:0", "compiled"),
+        peers,
     )

@@ -98,19 +98,21 @@ def _hang() -> Outcome:
 
 
 def test_calls_that_end_or_hang_are_found_and_others_run() -> None:
-    right = lambda: _outcome(1)
+    right, two = (lambda: _outcome(1)), {"eager": lambda: _outcome(2)}
     calls = [
         Call("right", right, {"eager": right}),
         Call("ends", right, {"eager": _end}),
         Call("wrong", right, {"eager": right, "compiled": lambda: _outcome(2)}),
         Call("hangs", right, {"eager": _hang}),
         Call("ends on the CPU", _end, {"eager": right}),
-        Call("as its peer", right, {"eager": lambda: _outcome(2)}, peer=lambda: _outcome(2)),
+        Call("as its peer", right, two, peers={"eager": [right, two["eager"]]}),
+        Call("as another's", right, two, peers={"eager": [right], "compiled": [two["eager"]]}),
     ]
     assert dict(findings(calls, seconds=1.0)) == {
         "ends [whole]": "ends the process with -9",
         "wrong [compiled]": "result 0: 1 of 1 differ: 2 instead of 1 at []",
         "hangs [whole]": "hangs for 1 s",
+        "as another's [eager]": "result 0: 1 of 1 differ: 2 instead of 1 at []",
     }
 
 
