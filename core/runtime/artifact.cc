@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <limits>
+#include <utility>
 
 #include "core/runtime/checksum.h"
 #include "core/runtime/record_reader.h"
@@ -19,7 +21,8 @@ constexpr size_t kChecksumAt = 12;
 constexpr uint32_t kMaxSections = 64;
 constexpr int64_t kViewAlignment = 64;  // as of every array
 constexpr int64_t kMaxBytes = int64_t{1} << 46;
-constexpr uint32_t kSections = NumberOf(schema::SectionKind{});  // numbered from 1
+constexpr int64_t kMaxDevices = std::numeric_limits<int32_t>::max();  // PJRT's ids have 32 bits
+constexpr uint32_t kSections = NumberOf(schema::SectionKind{});       // numbered from 1
 
 // ----------------------------------------------------------------------------------------------------
 // consistency
@@ -32,6 +35,11 @@ class Checker {
     if (artifact_.num_replicas < 1 || artifact_.num_partitions < 1) {
       return InvalidArgument("artifact: ", artifact_.num_replicas, " replicas x ",
                              artifact_.num_partitions, " partitions");
+    }
+    if (artifact_.num_replicas > kMaxDevices / artifact_.num_partitions) {
+      return InvalidArgument("artifact: ", artifact_.num_replicas, " replicas x ",
+                             artifact_.num_partitions, " partitions are more than ", kMaxDevices,
+                             " devices");
     }
     if (artifact_.num_threads < 0) {
       return InvalidArgument("artifact: a limit of ", artifact_.num_threads, " threads");
@@ -161,7 +169,8 @@ class Checker {
       return error("no value of index ", index);
     if (allocated[index]) return error("value ", index, " has another allocation too");
     allocated[index] = true;
-    if (allocation.size > RoundedSize(values[index].shape)) {
+    if (allocation.size > RoundedSize(values[index].shape) ||
+        std::cmp_less(allocation.size, *values[index].shape.ByteSize())) {
       return error(allocation.size, " bytes, but the value is ", values[index].shape);
     }
     return OkStatus();
@@ -286,6 +295,12 @@ class Checker {
     if (selector.offset % 4 != 0 && !is_pred) return InvalidArgument("an unaligned selector");
     if (conditional.branches.size() < (is_pred ? 2 : 1))
       return InvalidArgument(conditional.branches.size(), " branches");
+    if (conditional.usual < -1 ||
+        (conditional.usual >= 0 &&
+         std::cmp_greater_equal(conditional.usual, conditional.branches.size()))) {
+      return InvalidArgument("the usual branch ", conditional.usual, " of ",
+                             conditional.branches.size());
+    }
     return OkStatus();
   }
 

@@ -70,22 +70,6 @@ def _all(thunks: Sequence[artifact.Thunk]) -> list[artifact.Thunk]:
     return found
 
 
-def _arguments(thunk: artifact.Thunk) -> list[artifact.Slice]:
-    match thunk:
-        case artifact.Kernel():
-            return list(thunk.arguments)
-        case artifact.Copy():
-            return [thunk.source, thunk.destination]
-        case artifact.LibraryCall():
-            return [o.slice for o in (*thunk.operands, *thunk.results)]
-        case artifact.View():
-            return [thunk.source, *(s.index for s in thunk.strides), thunk.view]
-        case artifact.While():
-            return [thunk.predicate]
-        case _:
-            return [thunk.selector]
-
-
 def _place(
     candidates: list[tuple[str, TextInstruction]], library: str, op_name: str
 ) -> tuple[str, TextInstruction | None]:
@@ -109,7 +93,7 @@ def _operations(executable: artifact.Executable, hlo: str) -> tuple[list[Json], 
     operations: list[Json] = []
     by_debug: dict[int, str] = {}
     for number, thunk in enumerate(_all(executable.thunks)):
-        if not 0 <= thunk.debug < len(executable.debug):
+        if thunk.debug < 0:
             continue
         info = executable.debug[thunk.debug]
         library = thunk.name if isinstance(thunk, artifact.LibraryCall) else ""
@@ -123,7 +107,7 @@ def _operations(executable: artifact.Executable, hlo: str) -> tuple[list[Json], 
         arrays = [
             {"name": "", "shape": "", "allocation": s.allocation, "offset": s.offset}
             | {"size": s.size, "alive": None}
-            for s in _arguments(thunk)
+            for s in artifact.slices(thunk)
         ]
         if found:
             for array, name in zip(arrays, [*found.operands, *[info.name] * 99], strict=False):

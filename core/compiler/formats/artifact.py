@@ -80,6 +80,7 @@ __all__ = [
     "While",
     "deserialize",
     "serialize",
+    "slices",
     "walk",
 ]
 
@@ -118,6 +119,23 @@ def walk(thunks: Sequence[Thunk]) -> Iterator[Thunk]:
         elif isinstance(thunk, Conditional):
             for branch in thunk.branches:
                 yield from walk(branch)
+
+
+def slices(thunk: Thunk) -> list[Slice]:
+    """The pieces of memory that a thunk names, without those of thunks in it: what is read, then what is written."""
+    match thunk:
+        case Kernel():
+            return list(thunk.arguments)
+        case Copy():
+            return [thunk.source, thunk.destination]
+        case LibraryCall():
+            return [operand.slice for operand in (*thunk.operands, *thunk.results)]
+        case View():
+            return [thunk.source, *(stride.index for stride in thunk.strides), thunk.view]
+        case While():
+            return [thunk.predicate]
+        case Conditional():
+            return [thunk.selector]
 
 
 def _chosen(value: Attribute) -> tuple[int, object]:
@@ -189,8 +207,9 @@ def deserialize(data: bytes) -> Executable:
     """The executable that ``data`` holds.
 
     Raises ArtifactError, and nothing else, for bytes that are not an artifact of this format version or are damaged. It
-    checks what it needs to read them; whether slices and functions are inside their allocations and code is checked by
-    the runtime (core/runtime/artifact.cc).
+    checks what its callers need to describe the thunks: that allocations, debug information and branches that a thunk
+    names are there. Whether slices and functions are inside their allocations and code is checked by the runtime
+    (core/runtime/artifact.cc).
     """
     if len(data) < _HEADER.size or data[:8] != MAGIC:
         raise ArtifactError("not a tripont artifact (the magic number is missing)")
@@ -216,12 +235,30 @@ def deserialize(data: bytes) -> Executable:
                 fields |= _CODEC.read(Executable, sections[kind], name)
             except FormatError as error:
                 raise ArtifactError(f"artifact: section {kind.name}: {error}") from error
-    return Executable(
-        **fields,
-        code=sections[SectionKind.CODE],
-        constants=sections[SectionKind.CONSTANTS],
-        program=sections[SectionKind.PROGRAM],
-    )
+        executable = Executable(
+            **fields,
+            code=sections[SectionKind.CODE],
+            constants=sections[SectionKind.CONSTANTS],
+            program=sections[SectionKind.PROGRAM],
+        )
+        _check_references(executable)
+    return executable
+
+
+def _check_references(executable: Executable) -> None:
+    """ArtifactError for a thunk that names what is not there, in the words of the runtime's reader."""
+    allocations, debug = len(executable.allocations), executable.debug
+    for thunk in walk(executable.thunks):
+        wrong = ""
+        if not -1 <= thunk.debug < len(debug):
+            wrong = f"debug information {thunk.debug} does not exist"
+        elif (largest := max((s.allocation for s in slices(thunk)), default=-1)) >= allocations:
+            wrong = f"slice of allocation {largest}, which does not exist"
+        elif isinstance(thunk, Conditional) and not -1 <= thunk.usual < len(thunk.branches):
+            wrong = f"the usual branch {thunk.usual} of {len(thunk.branches)}"
+        if wrong:
+            name = debug[thunk.debug].name if 0 <= thunk.debug < len(debug) else "?"
+            raise ArtifactError(f"artifact: thunk {name}: {wrong}")
 
 
 def _read_sections(data: bytes, count: int) -> dict[int, bytes]:
