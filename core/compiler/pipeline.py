@@ -38,6 +38,7 @@ from .passes.inline import inline_calls, unshare_control_flow
 from .passes.joined_pads import join_pads
 from .passes.known_branches import take_known_branches
 from .passes.late_outputs import compute_outputs_late
+from .passes.late_products import multiply_late
 from .passes.library import match_library
 from .passes.limit_masks import mask_by_limits
 from .passes.loop_places import settle_places
@@ -90,6 +91,7 @@ OPTIMISATION: Final[tuple[Pass, ...]] = (
     simplify,
     mask_by_limits,
     eliminate_common_subexpressions,
+    multiply_late,
     simplify_loops,
     hoist_invariants,
     take_known_branches,  # of loops, to which the selector was given
@@ -125,6 +127,7 @@ PASSES: Final[tuple[Pass, ...]] = (*PREPARATION, *OPTIMISATION)
 # The passes that are given the target.
 TARGET_PASSES: Final[frozenset[Pass]] = frozenset(
     (
+        multiply_late,
         hoist_invariants,
         match_collectives,
         match_custom_calls,

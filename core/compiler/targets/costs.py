@@ -227,6 +227,15 @@ class Loops:
     late_saving: Annotated[
         float, "nanoseconds", "of all steps, that are worth computing outputs behind the loop"
     ]
+    late_sums: Annotated[
+        int, "numbers", "of the smallest sum of products that is computed behind the loop"
+    ]
+    late_factors: Annotated[
+        float, "times", "the numbers of such a sum: what may be kept of each step to compute it of"
+    ]
+    late_stacks: Annotated[
+        float, "times", "the bytes that a loop has of all steps: what may be kept for such sums"
+    ]
     lane: Annotated[
         float,
         "times",
