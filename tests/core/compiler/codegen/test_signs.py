@@ -14,6 +14,7 @@ from tripont.core.compiler.targets.host import for_cpu
 
 from tests.conformance import device
 from tests.core.compiler.codegen import native
+from tests.core.compiler.codegen.harness import runnable
 
 HERE = for_cpu()
 NUMBERS = [0.0, -0.0, 1.0, -1.5, np.inf, -np.inf, np.nan, 6e-8, -6e-8]
@@ -87,6 +88,7 @@ return %second, %first : {t}, {t}
 )
 def test_programs(compared: str, converted: str, cpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bit for bit as the evaluator has them."""
+    runnable(cpu)
     monkeypatch.setitem(device.OPTIONS, "cpu", cpu)
     for direction in ("GT", "LT", "GE", "LE"):
         text = program(compared, converted, direction)
@@ -104,6 +106,7 @@ def test_remainders_of_doubles_as_halves(
     elements: int, cpu: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """LLVM computes them without a function for it."""
+    runnable(cpu)
     monkeypatch.setitem(device.OPTIONS, "cpu", cpu)
     d, f, h = (f"tensor<{elements}x{t}>" for t in ("f64", "f32", "f16"))
     text = f"""func.func @main(%x: {d}) -> {h} {{

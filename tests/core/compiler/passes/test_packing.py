@@ -15,6 +15,7 @@ from tripont.core.compiler.passes.library import packed
 from tripont.core.compiler.targets.host import for_cpu
 
 from tests.core.compiler.builders import compare, module, number, op, parameter
+from tests.core.compiler.codegen.harness import runnable
 from tests.core.compiler.codegen.kernels.test_packed_dot import kinds, product, random
 from tests.core.compiler.test_native import NativeSimulation
 
@@ -106,6 +107,7 @@ def test_constants_are_packed(
     """When the program is compiled, as the kernel does it: for group sizes of 1, 2 and 4, columns that panels do not
     divide, and a last group that is not full.
     """
+    runnable(cpu)
     made = product(types[:2], types[2], 100, 301, 901, (False, transposed))
     values = [random(o.dtype, o.dims, i) for i, o in enumerate(made.operands)]
     other = compiled(made, list(made.operands), cpu)

@@ -185,7 +185,9 @@ def test_short_rows_are_reduced_in_vectors_across_rows(opcode, dtype, longest):
     for size in (longest, longest + 1, 12, 24):
         (x,) = parameters(S(dtype, (rows, size)))
         kernel = Kernel(fusion("reduce", [x], reduce(x, [1], opcode)))
-        if size <= longest or (size >= 12 and dtype is not F64):
+        # Of numbers of 2 bytes, vectors of 32 bytes have too many rows for this.
+        has_lanes = dtype is not BF16 or kernel.target.lanes(F32) >= 16
+        if has_lanes and (size <= longest or (size >= 12 and dtype is not F64)):
             assert kernel.emitted.work_count < rows
         assert size < 12 or "gather" not in kernel.ir
         check(kernel.instruction, rtol=0.1 if dtype is BF16 else 1e-4)
