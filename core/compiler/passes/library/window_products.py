@@ -291,22 +291,21 @@ def _joined_positions(dimensions: list[ProductDimension]) -> list[ProductDimensi
     """``dimensions`` with those as one whose positions follow each other in the input and in the result, as they do
     where windows have one element: a tile need not end where a row of the image does.
     """
-    positions = [d for d in dimensions if d.result is not None and d.lhs and not d.rhs]
-    positions.sort(key=lambda d: d.result or ())
+    free = [d for d in dimensions if d.result is not None]
     joined: list[ProductDimension] = []
-    for d in positions:
+    for d in sorted(free, key=lambda d: d.result or ()):
         last = joined[-1] if joined else None
-        if (
-            last is not None
-            and last.result is not None
-            and d.result is not None
-            and last.result[0] + 1 == d.result[0]
-            and last.lhs == d.size * d.lhs
-        ):
+        if last is not None and _are_positions(last, d) and last.lhs == d.size * d.lhs:
             joined[-1] = replace(d, size=last.size * d.size)
         else:
             joined.append(d)
-    return [*(d for d in dimensions if d not in positions), *joined]
+    rest = [d for d in dimensions if not _are_positions(d)]
+    return [*rest, *(d for d in joined if _are_positions(d))]
+
+
+def _are_positions(*dimensions: ProductDimension) -> bool:
+    """Whether moving on along each of ``dimensions`` reads other elements of the input and the same kernel."""
+    return all(d.result is not None and d.lhs and not d.rhs for d in dimensions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,8 +363,8 @@ def _choose_tile(
 def _shared_terms(
     row: ProductDimension, vector: ProductDimension, dimensions: Sequence[ProductDimension]
 ) -> int:
-    """How many neighbouring terms read the scalars of each other's rows: the elements of a window along which the rows
-    move on as it does, if these are the terms that follow each other.
+    """How many neighbouring terms read each other's scalars, for other rows: the elements of a window, if these are the
+    terms that follow each other and a step to the next row reads as far on as one to the next element.
     """
     sums = [d for d in dimensions if d.result is None]
     if not sums or (vector.lhs and vector.rhs):

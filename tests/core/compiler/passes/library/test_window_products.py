@@ -57,6 +57,19 @@ def test_positions_that_follow_each_other_are_one_dimension(
     assert sizes_of(config) == set(joined)
 
 
+def test_dimensions_of_one_element_do_not_part_positions() -> None:
+    """Convolutions of one dimension are written as images of one row too."""
+    sizes = {"N": 3, "C": 24, "O": 48, "H": 1, "W": 20}
+    assert sizes_of(product_of(convolution(sizes, POINT, LAST))) == {3 * 20, 48}
+    one = {**sizes, "C": 1}
+    assert sizes_of(product_of(convolution({**one, "O": 1}, POINT, FIRST))) >= {3 * 20}
+    assert sizes_of(product_of(convolution(one, POINT, FIRST))) == {
+        3,
+        20,
+        48,
+    }  # features are between
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(
     "window", [POINT, [W(1, 2), W(1, 2)], [W(1, 1, 1, 0), W(1)], [W(1), W(1, 1, -1, 2)]], ids=str
