@@ -55,12 +55,16 @@ class Case:
 
     @property
     def padding(self) -> list[tuple[int, int]]:
-        """What keeps the sizes at stride 1."""
+        """What keeps the sizes at stride 1, and multiplies them by the stride of a transposed one ("SAME" of
+        ``lax.conv_transpose``).
+        """
         if not self.padded:
             return [(0, 0)] * len(self.sizes)
         around = [((k - 1) * self.dilation) for k in self.kernel]
         if self.transposed:
-            return [(k - 1 - k // 2, k - 1 - k // 2 + self.stride - 1) for k in self.kernel]
+            both = [k + self.stride - 2 for k in self.kernel]
+            lows = [min(k - 1, -(-b // 2)) for k, b in zip(self.kernel, both, strict=True)]
+            return [(low, b - low) for low, b in zip(lows, both, strict=True)]
         return [(a // 2, a - a // 2) for a in around]
 
     @property

@@ -322,19 +322,23 @@ class Products:
     ]
     swapped_library: Annotated[float, "times", "the same of one that a library has, for any rhs"]
     swapped_few: Annotated[
-        int, "vectors", "that few rows fill at least to be swapped rather than read along a rhs"
+        int, "vectors", "that at most 8 rows fill at least to be swapped rather than streamed"
     ]
     spread_rows: Annotated[
         int,
         "rows",
-        "up to which f32 by a rhs of [k, n] is a library's, but where its rows crowd in a cache",
+        "up to which f32 by a rhs of [k, n] is a library's, if the rows of rhs do not crowd in a cache",
     ]
     spread_rhs: Annotated[
-        int, "bytes", "of such a rhs for each row, at most: reading it takes long"
+        int,
+        "bytes",
+        "for each row of lhs, that such a rhs has at most: reading more decides the time",
     ]
     direct: Annotated[int, "bytes", "of a rhs that is read as fast where it lies as from panels"]
     direct_apart: Annotated[
-        int, "bytes", "whose multiples its rows may not lie apart, crowding in a cache; 0: they may"
+        int,
+        "bytes",
+        "a rhs is not read so if its rows lie a multiple of this apart, for they crowd in a cache; 0: it is",
     ]
     copied_rows: Annotated[
         int, "rows", "up to which units of work copy the parts of rhs that they read"
@@ -379,7 +383,7 @@ class Convolutions:
     all_groups: Annotated[
         int,
         "features",
-        "of all such groups, features last, up to which forward ones are generated",
+        "in all narrow groups together, features last, up to which forward ones are generated",
     ]
     depthwise: Annotated[
         int, "positions", "up to which a library's depthwise gradient of weights is fast"
@@ -447,11 +451,6 @@ class Convolutions:
         "yes or no",
         "it is in f32 for gradients of weights, whatever their layout: of windows that lie apart, of one input "
         "feature, and of larger windows from gradient_features on",
-    ]
-    generates_transposed: Annotated[
-        bool,
-        "yes or no",
-        "it is in f32 for those that dilate their input without reversing a kernel",
     ]
     generates_patches: Annotated[
         bool, "yes or no", "it is in f32 for windows that lie apart in an input of few features"

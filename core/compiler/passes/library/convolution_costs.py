@@ -29,10 +29,11 @@ f32 bf16 and f16   three dimensions, features first, or the gradient of windows 
                    of inputs) where the width is whole vectors, and up to 16 elsewhere, forward;
                    gradients of weights of 32 features and more in such widths; on Zen 3
                    gradients of weights of 8 features and more (but windows of one
-                   element), of one feature and of windows that lie apart, patches of up
-                   to 4 features, transposed ones, features last, groups of up to 16
-                   features (384 of all, forward, last), features first in one dimension, windows of one element, and
-                   up to 16 features (8 in gradients of inputs, of widths of whole vectors)
+                   element), of one feature, and of windows that lie apart; patches of up
+                   to 4 features; groups of up to 16 features (forward, features last: up
+                   to 384 features in all groups); features first in one dimension, of
+                   windows of one element, and up to 16 features (8 in gradients of inputs,
+                   in widths of whole vectors)
 bf16 of oneDNN,    as f32, but for groups, for gradients of inputs in one dimension,     oneDNN
 Zen                for what only Zen 4 and 5 generate, and for sums of up to 16,384 terms
                    that are rounded to bf16; gradients of weights of windows that do
@@ -188,7 +189,7 @@ class _Class:
             return costs.generates_group_inputs and self.is_input and large
         if self.is_weights:
             return self.is_slow_gradient(costs)
-        if self.groups == 1 and self.is_slow_strided(costs):
+        if self.groups == 1 and self.is_slow_for_patches(costs):
             return True
         if self.is_input:
             grouped = costs.generates_group_inputs and self.is_narrow(costs)
@@ -215,12 +216,12 @@ class _Class:
             return most <= costs.first_features // (2 if self.is_input else 1)
         return most <= costs.first_features_ragged and not self.is_input
 
-    def is_slow_strided(self, costs: Convolutions) -> bool:
-        """The same of transposed convolutions and of patches."""
-        if self.is_any_weights and self.is_apart:  # with more elements than results
+    def is_slow_for_patches(self, costs: Convolutions) -> bool:
+        """The same of patches, and of the gradient of the weights of patches that have more elements than there are
+        results, which is read as a forward convolution.
+        """
+        if self.is_any_weights and self.is_apart:
             return costs.generates_most_gradients
-        if self.is_transposed and self.window > 1 and not self.is_spatial_minor:
-            return costs.generates_transposed
         few = self.inputs <= costs.few_outputs
         return costs.generates_patches and self.is_patches and few
 

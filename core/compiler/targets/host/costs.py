@@ -289,7 +289,6 @@ _HOST: Final = Costs(
         generates_group_inputs=False,
         patch=1 << 62,  # any
         generates_most_gradients=False,
-        generates_transposed=False,
         generates_patches=False,
     ),
     transposes=Transposes(
@@ -455,7 +454,6 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
             convolutions,
             generates_most_gradients=True,
             gradient_features=8,
-            generates_transposed=True,
             generates_patches=True,
             generates_group_inputs=True,
             narrow_group=16,

@@ -149,8 +149,9 @@ UP = W(4, 1, 2, 2, base_dilation=2)
         (PATCHES, True, False),
         ({**_gradient_of_weights(64, 1), "batch_groups": 4}, False, False),
         # Transposed ones, and the gradients of strided ones, whose windows are reversed.
-        ({"window": [UP] * 2}, True, False),
+        ({"window": [UP] * 2}, False, False),
         ({"window": [UP] * 2, "feature_groups": 2}, False, False),
+        ({"window": [W(4, 1, 5, 5, base_dilation=2, window_dilation=2)] * 2}, False, False),
         ({"window": [W(4, 1, 2, 2, base_dilation=2, reversal=True)] * 2}, False, False),
         ({"window": [W(1, base_dilation=2)] * 2}, False, False),
         # Patches of three features, and of many.
