@@ -246,7 +246,9 @@ def deserialize(data: bytes) -> Executable:
 
 
 def _check_references(executable: Executable) -> None:
-    """ArtifactError for a thunk that names what is not there, in the words of the runtime's reader."""
+    """Raise ArtifactError, in the words of the runtime's reader, for a thunk that names an allocation, a branch or
+    debug information that does not exist.
+    """
     allocations, debug = len(executable.allocations), executable.debug
     for thunk in walk(executable.thunks):
         wrong = ""

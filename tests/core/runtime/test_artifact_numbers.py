@@ -32,7 +32,7 @@ _FREE = {
     "flops": "an estimate for profiles",
     "bytes_accessed": "an estimate for profiles",
     "source_line": "for messages",
-    "cost_ns": "an estimate; only what is no cost is refused",
+    "cost_ns": "an estimate; only numbers that are not a cost are refused",
     "work_count": "",
     "grain": "how finely units may be shared out",
     "trip_count": "",
@@ -43,7 +43,7 @@ _FREE = {
     "largest": "a truth value",
     "offset": "of allocations that are not constants, and 0, which is inside of everything",
 }
-# What may be 0, or -1 which stands for nothing, and is compared otherwise.
+# Fields that may be 0, or -1 where that stands for nothing; other numbers are compared.
 _MAY_BE_NONE = {
     "allocation": 0,
     "size": 0,
@@ -160,7 +160,9 @@ def test_every_number_is_checked() -> None:
 
 
 def test_what_python_reads_can_be_described() -> None:
-    """As ``tripont inspect`` and ``tripont explain`` do: an artifact whose thunks name what is not there is refused."""
+    """``tripont inspect`` and ``tripont explain`` describe thunks: artifacts whose thunks name allocations, branches or
+    debug information that do not exist are refused before.
+    """
     refused = 0
     for path, number, executable in damaged():
         data = programs.serialize(executable)
