@@ -74,11 +74,36 @@ def generate(fft: Instruction, target: Target) -> Instruction | None:
         return None
 
 
+@dataclass(frozen=True, order=True)
+class Line:
+    """A dimension along which transforms, or the numbers of one, lie: how many places it has, and how far apart these
+    are in the operand and in the result, in elements.
+    """
+
+    source: int
+    target: int
+    size: int
+
+
+def strided(
+    fft: Instruction,
+    x: Instruction,
+    shape: Shape,
+    lines: Sequence[Line],
+    steps: Line,
+    target: Target,
+) -> Instruction:
+    """The kernel of the one-dimensional transforms ``fft``, which reads numbers where they lie in ``x`` and writes a
+    result of ``shape``: the transforms lie along ``lines``, and the numbers of each along ``steps``.
+    """
+    return _Transform(fft, target).strided(x, shape, lines, steps)
+
+
 class _LargeTablesError(Exception):
     """The factors of a transform are more than an artifact should hold; none was computed past the bound."""
 
 
-class _Plans:
+class Plans:
     """The choice of ways for numbers whose parts have ``size`` bytes."""
 
     def __init__(self, target: Target, size: int) -> None:
@@ -123,6 +148,35 @@ class _Plans:
 
     def along_rows(self, n: int, rows: int, inner: int) -> float:
         return self.one_pass(n, rows, inner, self.costs.gathered)
+
+    def strided(self, lines: Sequence[Line], steps: Line) -> tuple[float, int]:
+        """The least time of transforms that lie along ``lines``, each of the numbers along ``steps``, and which line it
+        is whose neighbours are in the lanes.
+        """
+        count = math.prod(line.size for line in lines)
+        times = [self.lanes_along(line, count // line.size, steps) for line in lines]
+        best = min(times)
+        return best, times.index(best)
+
+    def lanes_along(self, line: Line, others: int, steps: Line) -> float:
+        """The time of transforms of the numbers along ``steps``, of which neighbours along ``line`` are in the lanes.
+        Infinity where single numbers would be gathered. Vectors of fewer lanes than all take as long as whole ones,
+        since what the passes wait for is the stack.
+        """
+        lanes, _ = self.lanes(line.size, steps.size)
+        if fft_lengths.radices_of(steps.size, self.target) is None:
+            return math.inf
+        places = ((line.source, steps.source), (line.target, steps.target))
+        if not lanes or any(1 not in place for place in places):
+            return math.inf
+        units = -(-line.size // lanes) * others
+        each = fft_lengths.vector_instructions(steps.size, lanes, self.size, self.target)
+        each += sum(self.costs.turned for apart, _ in places if apart != 1)
+        return self.costs.launch + units * steps.size * each
+
+    def moved(self, numbers: int) -> float:
+        """The time of a transpose."""
+        return self.costs.launch + self.costs.gathered * numbers / self.most_lanes
 
     def matrices(self, kind: str, a: int, n: int, count: int) -> float:
         """The time of the transforms of both dimensions of ``count`` matrices, of which the kernel takes one at a time
@@ -280,7 +334,7 @@ class _Transform:
         operand = fft.operands[0]
         self.cplx = C128 if operand.dtype.component.size == 8 else C64
         self.real = self.cplx.component
-        self.plans = _Plans(target, self.real.size)
+        self.plans = Plans(target, self.real.size)
         self.tables: dict[tuple[object, ...], Instruction] = {}
         self.held = 0
 
@@ -402,6 +456,20 @@ class _Transform:
         else:
             strides = (1, n * inner, inner)
             config |= {"sizes": (inner, rows), "source": strides, "target": strides}
+        return self.one(x, config, shape)
+
+    def strided(
+        self, x: Instruction, shape: Shape, lines: Sequence[Line], steps: Line
+    ) -> Instruction:
+        """One pass over numbers wherever they lie."""
+        inverse = self.kind == "IFFT"
+        _, lanes = self.plans.strided(lines, steps)
+        order = [*lines[:lanes], *lines[lanes + 1 :], lines[lanes]]
+        config = self.config(steps.size, inverse, 1.0 / steps.size if inverse else 1.0) | {
+            "sizes": tuple(line.size for line in order),
+            "source": (*(line.source for line in order), steps.source),
+            "target": (*(line.target for line in order), steps.target),
+        }
         return self.one(x, config, shape)
 
     def config(self, n: int, inverse: bool, scale: float) -> dict[str, Any]:

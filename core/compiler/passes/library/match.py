@@ -15,6 +15,7 @@ from .masked import masked_products
 from .orientation import orient_results
 from .packed import generate_product
 from .packed_epilogue import fuse_epilogues
+from .strided_fft import fold_transposes
 
 if TYPE_CHECKING:
     from ...targets.target import Target
@@ -46,7 +47,7 @@ def _match(
     is_body: bool,
 ) -> Computation:
     """``is_body``: whether a loop repeats the computation."""
-    computation = orient_results(computation, target)
+    computation = fold_transposes(orient_results(computation, target), target)
     uses = dict.fromkeys(computation.instructions, 0)
     fusible: set[Instruction] = set()  # those that a user could be fused with
     for instruction in reversed(computation.instructions):

@@ -231,7 +231,7 @@ def test_matrices(
 ) -> None:
     """The last two dimensions in one kernel, with full groups of columns and others, in both directions."""
     # Also where they are as fast apart.
-    monkeypatch.setattr(ways._Plans, "apart", lambda *_: math.inf)
+    monkeypatch.setattr(ways.Plans, "apart", lambda *_: math.inf)
     calls = [(kind, lengths, operand(kind, outer, lengths, wide, 2)) for kind in KINDS]
     results, _, after = run(calls)
     for got, call in zip(results, calls, strict=True):
@@ -241,7 +241,7 @@ def test_matrices(
 
 def test_matrices_are_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each is the same whatever the others are, and what is not finite stays in its matrix."""
-    monkeypatch.setattr(ways._Plans, "apart", lambda *_: math.inf)
+    monkeypatch.setattr(ways.Plans, "apart", lambda *_: math.inf)
     for kind in KINDS:
         x = operand(kind, (18,), (24, 30), False, 3)
         (got,), _, after = run([(kind, (24, 30), x)])

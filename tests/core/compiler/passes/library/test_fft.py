@@ -123,10 +123,10 @@ def test_a_half_is_a_scalar() -> None:
 )  # fmt: skip
 def test_lanes_of_powers_of_two(size: int, n: int, lanes: int) -> None:
     """They have as many as the lengths just below."""
-    assert fft._Plans(TARGET, size).lanes(4096, n)[0] == lanes
+    assert fft.Plans(TARGET, size).lanes(4096, n)[0] == lanes
 
 
 def test_a_convolution_in_one_kernel_has_a_whole_vector_of_numbers() -> None:
-    plans = fft._Plans(TARGET, 4)
+    plans = fft.Plans(TARGET, 4)
     assert plans.most_lanes == 16
     assert [plans.convolves_near(n, 64) for n in (11, 13, 15, 16, 17)] == [False] * 3 + [True] * 2
