@@ -110,6 +110,17 @@ TRANSFORMS: Final = (
     # Another dimension than the last.
     Transform("fft", (360, 256), axis=0),
     Transform("fft", (32, 64, 48), axis=1),
+    *(
+        Transform("fft", dims, axis=0)
+        for dims in ((64, 2048), (2048, 64), (512, 512), (1024, 1024))
+    ),
+    *(Transform("fft", dims, "f64", axis=0) for dims in ((1000, 1000), (2048, 256))),
+    Transform("ifft", (256, 256), "f64", axis=0),
+    Transform("rfft", (360, 256), axis=0),
+    Transform("rfft", (32, 64, 48), axis=1),
+    *(Transform(function, (512, 512), axis=0) for function in ("rfft", "irfft")),
+    Transform("rfft", (1024, 1024), "f64", axis=0),
+    Transform("irfft", (1000, 1000), "f64", axis=0),
     # Two and three dimensions.
     Transform("fft", (256, 256), rank=2),
     Transform("rfft", (256, 256), rank=2),

@@ -21,6 +21,8 @@ Attributes (``config``):
 ``source``          strides of these dimensions in the operand, and that of the transformed one, in its elements; those
                     of a real operand with even ``n`` are in pairs
 ``target``          likewise of the result
+``columns``         of real forms: whether the lanes are neighbours in both arrays; strides of the real one are in its
+                    elements then, whatever ``n`` is
 ``exchanged``       whether real and imaginary parts are exchanged when they are read, and when they are written: an
                     inverse transform is a transform with both
 ``scale``           what the result is multiplied by

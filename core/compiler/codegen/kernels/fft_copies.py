@@ -13,7 +13,7 @@ from ..llvm_ir import Value, i64
 from .butterflies import Butterflies, Complex
 from .fft_lengths import inner_length
 from .fft_real import RealRows
-from .fft_vectors import Ahead, Numbers, Vectors, loop
+from .fft_vectors import Ahead, Lines, Numbers, RealLines, Vectors, loop
 
 
 class Copies:
@@ -35,6 +35,7 @@ class Copies:
         self.real_length: int = config["n"]
         self.n = inner_length(config)
         self.pairs = self.form != "complex" and self.real_length % 2 == 0
+        self.columns: bool = config.get("columns", False)
         self.exchanged_in, self.exchanged_out = config["exchanged"]
         self.scale: float = config["scale"]
         *_, self.from_lane, self.from_step = config["source"]
@@ -51,12 +52,52 @@ class Copies:
             return value
         return Complex(*(self.ops.scaled(part, self.scale) for part in value))
 
+    # ------------------------------------------------------------------------------------- lanes that are neighbours
+    def source_lines(self, source: Value) -> Lines | None:
+        """The numbers of a unit whose first element is at ``source``, if the first pass reads them itself."""
+        if self.form == "complex" and self.from_lane == 1:
+            return self.lines_from(source)
+        if self.form == "from_real" and self.columns:
+            ahead = self.ahead.source(self.from_step)
+            return RealLines(self.v, source, self.from_step, ahead, pairs=self.pairs)
+        return None
+
+    def target_lines(self, target: Value) -> Lines | None:
+        """Likewise of the result, if the last pass writes them."""
+        if self.form == "complex" and self.to_lane == 1:
+            return self.lines_to(target)
+        if self.form == "to_real" and self.columns:
+            ahead = self.ahead.target(self.to_step)
+            return RealLines(self.v, target, self.to_step, ahead, pairs=self.pairs)
+        return None
+
+    def lines_from(self, source: Value) -> Lines:
+        """Complex numbers that are read. Real forms exchange their parts later."""
+        ahead = self.ahead.source(2 * self.from_step)
+        exchanged = self.exchanged_in and self.form == "complex"
+        return Lines(self.v, source, self.from_step, exchanged, ahead)
+
+    def lines_to(self, target: Value) -> Lines:
+        """Complex numbers that are written."""
+        ahead = self.ahead.target(2 * self.to_step)
+        exchanged = self.exchanged_out and self.form == "complex"
+        return Lines(self.v, target, self.to_step, exchanged, ahead)
+
     # ----------------------------------------------------------------------------------------------------- all numbers
     def read(self, source: Value, numbers: Numbers) -> None:
         """All numbers of a unit whose first element is at ``source``."""
         if self.form == "from_real" and not self.pairs:
             self.read_real(source, numbers)
             return
+        if self.columns:
+            self.move(self.lines_from(source), numbers)
+        else:
+            self.read_blocks(source, numbers)
+        if self.form == "to_real":
+            (self.real.to_pairs if self.pairs else self.real.mirror)(numbers)
+
+    def read_blocks(self, source: Value, numbers: Numbers) -> None:
+        """All numbers where lanes are not neighbours."""
         length = self.n if self.form == "from_real" else self.spectrum
         # Real and imaginary parts are exchanged by what follows on these.
         exchanged = self.exchanged_in and self.form == "complex"
@@ -65,8 +106,14 @@ class Copies:
             place = numbers.at(index)
             for offset, value in enumerate(loaded):
                 numbers.store(place, value, offset)
-        if self.form == "to_real":
-            (self.real.to_pairs if self.pairs else self.real.mirror)(numbers)
+
+    def move(self, source: Lines | Numbers, target: Lines | Numbers) -> None:
+        """All numbers of a spectrum, one after the other."""
+        with loop(self.b, self.spectrum) as index:
+            value = source.load(source.at(index))
+            if isinstance(target, Lines):
+                value = self.scaled(value)
+            target.store(target.at(index), value)
 
     def write(self, numbers: Numbers, target: Value) -> None:
         """All numbers to a unit whose first element is at ``target``."""
@@ -75,6 +122,9 @@ class Copies:
             return
         if self.form == "from_real" and self.pairs:
             self.real.from_pairs(numbers)
+        if self.columns:
+            self.move(numbers, self.lines_to(target))
+            return
         length = self.n if self.form == "to_real" else self.spectrum
         with self.blocks(length, max(1, self.v.lanes // 2), self.to_step) as (index, width):
             place = numbers.at(index)

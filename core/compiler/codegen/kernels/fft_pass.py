@@ -51,8 +51,8 @@ class Transform:
         self.factors = Factors(self.vectors, frame.operands[1].pointer)
         self.ops = Butterflies(self.b, self.vectors.type)
         real = RealRows(self.vectors, self.ops, self.factors, self.n, self.table.halves)
-        self.ahead = Ahead(self.vectors, *arrays, row)
-        self.copies = Copies(config, self.vectors, self.ops, real, self.ahead)
+        ahead = Ahead(self.vectors, *arrays, row)
+        self.copies = Copies(config, self.vectors, self.ops, real, ahead)
         self.stack = stack or [self.vectors.array(self.n + 1) for _ in range(2)]
         self.scratch = [Numbers(self.vectors, pointer) for pointer in self.stack]
         self.groups = -(-self.sizes[-1] // self.lanes)
@@ -73,17 +73,11 @@ class Transform:
         from_ = self.first_element(operand, index, "source")
         to = self.first_element(result, index, "target")
         copies, (a, c) = self.copies, self.scratch
-        source: Places
-        target: Places | None = None
-        if self.form != "complex" or copies.from_lane != 1:
+        source: Places | None = copies.source_lines(from_)
+        target = copies.target_lines(to)
+        if source is None:
             copies.read(from_, a)
             source, a, c = a, c, a
-        else:
-            ahead = self.ahead.source(2 * copies.from_step)
-            source = Lines(self.vectors, from_, copies.from_step, copies.exchanged_in, ahead)
-        if self.form == "complex" and copies.to_lane == 1:
-            ahead = self.ahead.target(2 * copies.to_step)
-            target = Lines(self.vectors, to, copies.to_step, copies.exchanged_out, ahead)
         last = self.run_stages(source, target, a, c)
         if target is None:
             copies.write(last, to)
@@ -95,7 +89,7 @@ class Transform:
         for value, stride in zip(index, self.config[name], strict=False):
             place = b.add(place, b.mul(value, i64(stride)))
         real = {"from_real": "source", "to_real": "target"}.get(self.form)
-        parts = 1 if name == real and not self.copies.pairs else 2
+        parts = 1 if name == real and (self.copies.columns or not self.copies.pairs) else 2
         return b.gep(self.vectors.scalar, array, b.mul(place, i64(parts)))
 
     def run_stages(self, source: Places, target: Places | None, a: Numbers, c: Numbers) -> Numbers:

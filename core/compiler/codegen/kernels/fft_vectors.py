@@ -1,7 +1,8 @@
 """How the "fft" kernel keeps complex numbers: in vectors that have a transform in each lane.
 
 :class:`Vectors` knows the type and moves numbers between lanes and memory; :class:`Numbers` are complex numbers on the
-stack, :class:`Lines` those of an array whose lanes are neighbours, and :class:`Factors` the table of twiddle factors.
+stack, :class:`Lines` those of an array whose lanes are neighbours, :class:`RealLines` those that real ones are taken
+for there, and :class:`Factors` the table of twiddle factors.
 """
 
 from __future__ import annotations
@@ -275,6 +276,44 @@ class Lines:
         low, high = v.joined(value, self.exchanged)
         v.b.store(low, start, v.size)
         v.b.store(high, v.element(start, v.lanes), v.size)
+
+
+class RealLines(Lines):
+    """Complex numbers that real ones are taken for, in a real array whose lanes are neighbours, ``step`` elements from
+    one number of a transform to the next: pairs of those (``pairs``), or single ones with zeros.
+    """
+
+    def __init__(
+        self, vectors: Vectors, pointer: Value, step: int, ahead: Asked, *, pairs: bool
+    ) -> None:
+        super().__init__(vectors, pointer, step, False, ahead)
+        self.parts = 2 if pairs else 1
+
+    def at(self, index: Value) -> Value:
+        b = self.v.b
+        return b.gep(self.v.scalar, self.pointer, b.mul(index, i64(self.parts * self.step)))
+
+    def load(self, place: Value, offset: int = 0) -> Complex:
+        v = self.v
+        found = [v.b.load(v.type, a, v.size) for a in self.addresses(place, offset)]
+        return Complex(*found, *([v.zero] * (2 - self.parts)))
+
+    def store(self, place: Value, value: Complex, offset: int = 0) -> None:
+        """A number of an inverse transform, whose real and imaginary parts are exchanged."""
+        v = self.v
+        for address, part in zip(self.addresses(place, offset), reversed(value), strict=False):
+            v.b.store(part, address, v.size)
+
+    def addresses(self, place: Value, offset: int) -> list[Value]:
+        """Those of the parts of a number, where the following unit's are asked for."""
+        v = self.v
+        places = [(self.parts * offset + part) * self.step for part in range(self.parts)]
+        if self.ahead.caches:
+            for following in places:
+                distance = i64(following + self.ahead.distance // 2)
+                address = v.b.gep(v.scalar, place, distance, inbounds=False)
+                v.b.prefetch(address, locality=self.ahead.caches)
+        return [v.element(place, p) for p in places]
 
 
 class Factors:

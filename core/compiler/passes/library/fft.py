@@ -149,30 +149,39 @@ class Plans:
     def along_rows(self, n: int, rows: int, inner: int) -> float:
         return self.one_pass(n, rows, inner, self.costs.gathered)
 
-    def strided(self, lines: Sequence[Line], steps: Line) -> tuple[float, int]:
+    def strided(self, kind: str, lines: Sequence[Line], steps: Line) -> tuple[float, int]:
         """The least time of transforms that lie along ``lines``, each of the numbers along ``steps``, and which line it
         is whose neighbours are in the lanes.
         """
         count = math.prod(line.size for line in lines)
-        times = [self.lanes_along(line, count // line.size, steps) for line in lines]
+        times = [self.lanes_along(kind, line, count // line.size, steps) for line in lines]
         best = min(times)
         return best, times.index(best)
 
-    def lanes_along(self, line: Line, others: int, steps: Line) -> float:
+    def lanes_along(self, kind: str, line: Line, others: int, steps: Line) -> float:
         """The time of transforms of the numbers along ``steps``, of which neighbours along ``line`` are in the lanes.
-        Infinity where single numbers would be gathered. Vectors of fewer lanes than all take as long as whole ones,
-        since what the passes wait for is the stack.
+        Infinity where single numbers would be gathered, and real ones turned. Vectors of fewer lanes than all take as
+        long as whole ones, since what the passes wait for is the stack.
         """
-        lanes, _ = self.lanes(line.size, steps.size)
-        if fft_lengths.radices_of(steps.size, self.target) is None:
+        is_real = kind in ("RFFT", "IRFFT")
+        n = steps.size // 2 if is_real and steps.size % 2 == 0 else steps.size
+        lanes, _ = self.lanes(line.size, n)
+        if not lanes or fft_lengths.radices_of(n, self.target) is None:
             return math.inf
         places = ((line.source, steps.source), (line.target, steps.target))
-        if not lanes or any(1 not in place for place in places):
+        turned = sum(apart != 1 for apart, _ in places)
+        if any(1 not in place for place in places) or (is_real and turned):
             return math.inf
         units = -(-line.size // lanes) * others
-        each = fft_lengths.vector_instructions(steps.size, lanes, self.size, self.target)
-        each += sum(self.costs.turned for apart, _ in places if apart != 1)
-        return self.costs.launch + units * steps.size * each
+        each = fft_lengths.vector_instructions(n, lanes, self.size, self.target)
+        return self.costs.launch + units * n * (each + turned * self.costs.turned)
+
+    def along_last(self, kind: str, n: int, rows: int) -> float:
+        """The time of one-dimensional transforms of rows that are contiguous."""
+        if kind in ("FFT", "IFFT"):
+            return self.best(n, rows, 1).cost
+        half, plan = self.real(n, rows)
+        return plan.cost + (self.elementwise(4 * rows * half) if plan.way != "real" else 0)
 
     def moved(self, numbers: int) -> float:
         """The time of a transpose."""
@@ -209,12 +218,7 @@ class Plans:
     def apart(self, kind: str, a: int, n: int, count: int) -> float:
         """As :meth:`matrices` with a kernel for each dimension."""
         columns = n // 2 + 1 if "R" in kind else n
-        if "R" in kind:
-            half, plan = self.real(n, count * a)
-            rows = plan.cost + (self.elementwise(4 * count * a * half) if plan.way != "real" else 0)
-        else:
-            rows = self.best(n, count * a, 1).cost
-        return rows + self.best(a, count, columns).cost
+        return self.along_last(kind, n, count * a) + self.best(a, count, columns).cost
 
     def elementwise(self, numbers: int) -> float:
         """The time of a kernel that multiplies, adds or moves ``numbers``."""
@@ -462,14 +466,19 @@ class _Transform:
         self, x: Instruction, shape: Shape, lines: Sequence[Line], steps: Line
     ) -> Instruction:
         """One pass over numbers wherever they lie."""
-        inverse = self.kind == "IFFT"
-        _, lanes = self.plans.strided(lines, steps)
+        n, inverse = steps.size, self.kind in ("IFFT", "IRFFT")
+        _, lanes = self.plans.strided(self.kind, lines, steps)
         order = [*lines[:lanes], *lines[lanes + 1 :], lines[lanes]]
-        config = self.config(steps.size, inverse, 1.0 / steps.size if inverse else 1.0) | {
+        # Real ones of an even length are transforms of half of it.
+        scale = (2.0 if self.kind == "IRFFT" and n % 2 == 0 else 1.0) / n if inverse else 1.0
+        config = self.config(n, inverse, scale) | {
             "sizes": tuple(line.size for line in order),
             "source": (*(line.source for line in order), steps.source),
             "target": (*(line.target for line in order), steps.target),
         }
+        if self.kind in ("RFFT", "IRFFT"):
+            form = "from_real" if self.kind == "RFFT" else "to_real"
+            config |= {"form": form, "columns": True}
         return self.one(x, config, shape)
 
     def config(self, n: int, inverse: bool, scale: float) -> dict[str, Any]:

@@ -11,7 +11,6 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from ...ir.dtypes import C64, C128
 from ...ir.hlo import Computation, Instruction, Shape, strides_of
 from .. import rewrite
 from .fft import Line, Plans, strided
@@ -19,7 +18,7 @@ from .fft import Line, Plans, strided
 if TYPE_CHECKING:
     from ...targets.target import Target
 
-_COMPLEX: Final = frozenset(["FFT", "IFFT"])
+_FLOATS: Final = frozenset(["f32", "f64", "c64", "c128"])
 
 
 def fold_transposes(computation: Computation, target: Target) -> Computation:
@@ -52,10 +51,9 @@ def fold_transposes(computation: Computation, target: Target) -> Computation:
 
 def _may_be_strided(fft: Instruction) -> bool:
     return (
-        fft.attributes["fft_type"] in _COMPLEX
-        and fft.operands[0].dtype in (C64, C128)
+        fft.operands[0].dtype.name in _FLOATS
         and len(fft.attributes["fft_length"]) == 1
-        and 0 not in fft.dims
+        and 0 not in (*fft.dims, *fft.attributes["fft_length"])
     )
 
 
@@ -69,18 +67,20 @@ def _best(fft: Instruction, behind: Instruction | None, target: Target) -> Instr
     """The fastest of the kernels that ``fft`` becomes with the transposes before and ``behind`` it, or with one of
     them. None where it is as fast with neither.
     """
-    n, elements = fft.dims[-1], math.prod(fft.dims)
-    plans = Plans(target, fft.dtype.component.size)
-    (operand,) = fft.operands
+    kind: str = fft.attributes["fft_type"]
+    (n,), (operand,) = fft.attributes["fft_length"], fft.operands
+    rows = math.prod(fft.dims[:-1])
+    plans = Plans(target, operand.dtype.component.size)
+    moved = plans.moved(rows * n if kind in ("FFT", "IFFT") else rows * n // 2)
     before = operand if operand.opcode == "transpose" else None
     count = (before is not None) + (behind is not None)
-    best = plans.best(n, elements // n, 1).cost + count * plans.moved(elements)
+    best = plans.along_last(kind, n, rows) + count * moved
     chosen: tuple[Instruction | None, Instruction | None] | None = None
     for ways in ((before, behind), (before, None), (None, behind)):
         left = count - sum(way is not None for way in ways)
         if left == count:
             continue
-        cost = plans.strided(*_places(fft, *ways))[0] + left * plans.moved(elements)
+        cost = plans.strided(kind, *_places(fft, *ways))[0] + left * moved
         if cost < best:
             best, chosen = cost, ways
     if chosen is None:
@@ -99,15 +99,15 @@ def _places(
     """Where the transforms of ``fft`` lie, and the numbers of each, if it reads what is ``before`` that transpose, and
     writes what is ``behind`` this one.
     """
-    source = target = strides_of(fft.dims)
+    source, target = strides_of(fft.operands[0].dims), strides_of(fft.dims)
     if before is not None:
         strides = strides_of(before.operands[0].dims)
         source = [strides[d] for d in before.attributes["dimensions"]]
     if behind is not None:
         order, strides = behind.attributes["dimensions"], strides_of(behind.dims)
         target = [strides[order.index(d)] for d in range(len(order))]
-    *outer, steps = map(Line, source, target, fft.dims)
-    return _merged(outer), steps
+    *outer, _ = map(Line, source, target, fft.dims)
+    return _merged(outer), Line(source[-1], target[-1], *fft.attributes["fft_length"])
 
 
 def _merged(lines: Sequence[Line]) -> list[Line]:
