@@ -500,6 +500,7 @@ class Transforms:
     matrix: Annotated[int, "bytes", "of a matrix whose dimensions one kernel transforms"]
     ahead: Annotated[int, "bytes", "of an array from which on a unit asks for the next one's lines"]
     rows_ahead: Annotated[int, "bytes", "of an array of rows, likewise, where a unit is a row"]
+    pages: Annotated[int, "pages", "whose addresses are at hand while a unit reads and writes"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

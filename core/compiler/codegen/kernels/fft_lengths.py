@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 #: have besides.
 LARGEST_STACK: Final = (1 << 18) + (1 << 12)
 
+#: Bytes whose addresses a CPU translates together.
+PAGE: Final = 1 << 12
+
 
 def registers_of(target: Target) -> int:
     """How many vectors the machine has."""

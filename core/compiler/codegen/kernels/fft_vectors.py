@@ -18,13 +18,13 @@ from .. import llvm_ir
 from ..llvm_ir import Builder, Value, i64
 from ..representation import memory_type
 from .butterflies import Complex
+from .fft_lengths import PAGE
 
 if TYPE_CHECKING:
     from ...targets.target import Target
 
 
-# Bytes between lines of which no CPU fetches the next one by itself, and of rows whose next one it fetches late.
-_PAGE: Final = 1 << 12
+# Bytes of rows whose next one a CPU fetches late. It fetches none by itself from another page.
 _ROW: Final = 1 << 9
 # Caches that lines are asked into (Builder.prefetch).
 _NEAREST: Final = 3
@@ -185,7 +185,7 @@ class Ahead:
     def source(self, apart: int) -> Asked:
         """``apart``: elements from line to line of what is read at a time."""
         asked = self._asked(self.reads, apart)
-        if not asked.caches and self._is_apart(apart, _PAGE):
+        if not asked.caches and self._is_apart(apart, PAGE):
             return Asked(_NEAREST, 2 * self.vectors.lanes)
         return asked
 

@@ -174,7 +174,22 @@ class Plans:
             return math.inf
         units = -(-line.size // lanes) * others
         each = fft_lengths.vector_instructions(n, lanes, self.size, self.target)
-        return self.costs.launch + units * n * (each + turned * self.costs.turned)
+        each += turned * self.costs.turned + self.translated(kind, n, steps)
+        return self.costs.launch + units * n * each
+
+    def translated(self, kind: str, n: int, steps: Line) -> float:
+        """The vector instructions for each of ``n`` numbers along ``steps`` in whose time the addresses of pages are
+        found, where each element is on another one, and there are more of them than addresses at hand.
+        """
+        forms = ("RFFT", steps.source), ("IRFFT", steps.target)
+        pages = 0
+        for real, step in forms:
+            parts = 1 if kind == real else 2
+            if step * parts * self.size >= fft_lengths.PAGE:
+                pages += steps.size if kind == real else n
+        if pages <= self.costs.pages:
+            return 0.0
+        return self.costs.far * self.target.costs.memory.line * pages / n
 
     def along_last(self, kind: str, n: int, rows: int) -> float:
         """The time of one-dimensional transforms of rows that are contiguous."""
@@ -184,8 +199,8 @@ class Plans:
         return plan.cost + (self.elementwise(4 * rows * half) if plan.way != "real" else 0)
 
     def moved(self, numbers: int) -> float:
-        """The time of a transpose."""
-        return self.costs.launch + self.costs.gathered * numbers / self.most_lanes
+        """The time of a transpose, whose elements are moved one by one, however long they are."""
+        return self.costs.launch + self.costs.gathered * numbers / self.target.lane_count(4)
 
     def matrices(self, kind: str, a: int, n: int, count: int) -> float:
         """The time of the transforms of both dimensions of ``count`` matrices, of which the kernel takes one at a time

@@ -2,7 +2,7 @@
 
 The op transforms the last dimensions alone, and frameworks bring another one there: ``jnp.fft.fft(x, axis=0)`` is
 transpose(fft(transpose(x))). The kernel of a transform goes over its operand and its result by strides of their own, so
-that it does without the transposes before and behind it, or without one of them.
+that it does without the transposes before and behind it, or without the only one of them.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ def fold_transposes(computation: Computation, target: Target) -> Computation:
         if original not in found:
             return None
         if found[original] is original:
-            return _best(instruction, None, target)
-        return _best(instruction.operands[0], instruction, target)
+            return _strided(instruction, None, target)
+        return _strided(instruction.operands[0], instruction, target)
 
     return rewrite.sweep(computation, rule, repeat=False)
 
@@ -63,34 +63,23 @@ def _has_one_reader(
     return len(readers) == 1 and fft is not computation.root
 
 
-def _best(fft: Instruction, behind: Instruction | None, target: Target) -> Instruction | None:
-    """The fastest of the kernels that ``fft`` becomes with the transposes before and ``behind`` it, or with one of
-    them. None where it is as fast with neither.
-    """
+def _strided(fft: Instruction, behind: Instruction | None, target: Target) -> Instruction | None:
+    """The kernel that ``fft`` becomes with the transposes before and ``behind`` it. None where it takes as long."""
     kind: str = fft.attributes["fft_type"]
     (n,), (operand,) = fft.attributes["fft_length"], fft.operands
     rows = math.prod(fft.dims[:-1])
     plans = Plans(target, operand.dtype.component.size)
-    moved = plans.moved(rows * n if kind in ("FFT", "IFFT") else rows * n // 2)
     before = operand if operand.opcode == "transpose" else None
-    count = (before is not None) + (behind is not None)
-    best = plans.along_last(kind, n, rows) + count * moved
-    chosen: tuple[Instruction | None, Instruction | None] | None = None
-    for ways in ((before, behind), (before, None), (None, behind)):
-        left = count - sum(way is not None for way in ways)
-        if left == count:
-            continue
-        cost = plans.strided(kind, *_places(fft, *ways))[0] + left * moved
-        if cost < best:
-            best, chosen = cost, ways
-    if chosen is None:
+    moved = plans.moved(rows * n if kind in ("FFT", "IFFT") else rows * n // 2)
+    apart = plans.along_last(kind, n, rows)
+    apart += moved * sum(transpose is not None for transpose in (before, behind))
+    lines, steps = _places(fft, before, behind)
+    if plans.strided(kind, lines, steps)[0] >= apart:
         return None
-    first, last = chosen
-    x = operand if first is None else first.operands[0]
-    shape = fft.shape if last is None else last.shape
+    x = operand if before is None else before.operands[0]
+    shape = fft.shape if behind is None else behind.shape
     assert isinstance(shape, Shape)
-    result = strided(fft, x, shape, *_places(fft, first, last), target)
-    return result if behind is None or last is not None else behind.on((result,))
+    return strided(fft, x, shape, lines, steps, target)
 
 
 def _places(

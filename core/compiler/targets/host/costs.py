@@ -319,6 +319,7 @@ _HOST: Final = Costs(
         matrix=5 << 17,
         ahead=1 << 20,
         rows_ahead=1 << 22,
+        pages=1 << 11,
     ),
     attention=Attention(
         fewest=1 << 17,

@@ -140,6 +140,16 @@ def test_one_transpose(dims: tuple[int, ...], wide: bool) -> None:
             assert ("transpose" in opcodes + others) == (kind not in COMPLEX)
 
 
+@pytest.mark.parametrize(("rows", "stays"), [(1024, False), (1536, True), (2048, True)])
+def test_columns_of_many_pages_stay_between_transposes(rows: int, stays: bool) -> None:
+    """More pages than a CPU has addresses of at hand: two for each of the numbers, which are 4 KB apart."""
+    p = hlo.parameter(0, hlo.Shape(dtypes.C128, (rows, 256)))
+    made = transpose(fft("FFT", transpose(p, (1, 0)), rows), (1, 0))
+    after = pipeline.run(module([p], made), for_cpu("x86-64-v3", False), Dump())
+    opcodes = [i.opcode for c in after.computations() for i in c.instructions]
+    assert ("transpose" in opcodes) == stays
+
+
 def test_any_transposes() -> None:
     """They need not be the inverse of each other."""
     rng = np.random.default_rng(0)
