@@ -4,6 +4,10 @@ The gradient of a recurrent layer's weights is such a sum: each step adds a prod
 weights' size, which is read and written again in every step. Behind the loop one product contracts the steps too. It
 reads inputs of the loop, and values that the loop now stacks. An output that is a product of a stacked value and
 weights is computed behind the loop as well.
+
+Floats of at most 16 bits are multiplied and added up in f32 behind the loop, and rounded once: a product of all steps
+may be beyond the range of f16 where the sum is not, and a sum in bf16 no longer loses what is smaller than its last
+place. Programs that ask for roundings after every operation keep such sums in the loop.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from ..ir import dtypes
 from ..ir.hlo import (
     Computation,
     DotDimensionNumbers,
@@ -23,7 +28,7 @@ from ..ir.hlo import (
     parameter,
 )
 from ..ir.moves import transpose
-from ..ir.patterns import reshape, splat
+from ..ir.patterns import convert, reshape, splat
 from ..ir.trip_counts import Line, Steps, known_trip_count
 from .overwritten import written_by
 from .rewrite import prune, sweep_module
@@ -45,7 +50,7 @@ def multiply_late(module: Module, target: Target) -> Module:
         if i.opcode != "while" or i.called[1].root.opcode != "tuple":
             return None
         count = known_trip_count(i)
-        return _Loop(i, count, target).rewritten() if count > 1 else None
+        return _Loop(i, count, target, module.exact).rewritten() if count > 1 else None
 
     if not module.has("while") or not module.has("dot"):
         return module
@@ -61,8 +66,10 @@ class _Sum:
 
 
 class _Loop:
-    def __init__(self, loop: Instruction, count: int, target: Target) -> None:
-        self.loop, self.count = loop, count
+    """``exact``: floats of at most 16 bits are rounded after each operation."""
+
+    def __init__(self, loop: Instruction, count: int, target: Target, exact: bool) -> None:
+        self.loop, self.count, self.exact = loop, count, exact
         self.price = target.costs.loops
         self.condition, self.body = loop.called
         self.steps = Steps(loop, count)
@@ -107,6 +114,7 @@ class _Loop:
         if (
             following.opcode != "add"
             or not following.dtype.is_float
+            or (self.exact and following.dtype.bits <= 16)
             or self.read_outside[self.condition.parameters[n]]
             or self.users[state] != [following]
             or [u for u in self.users[following] if u is not self.body.root]
@@ -188,10 +196,11 @@ class _Loop:
                 continue
             if self.steps.line(starts[0]) != self.line:
                 continue
-            while value.opcode in _RESHAPES:
+            while value.opcode in _RESHAPES and len(self.users[value]) == 1:
                 value = value.operands[0]
             if (
                 value.opcode == "dot"
+                and len(self.users[value]) == 1  # a step that reads it would compute it as well
                 and value.operands[0] in stacked
                 and value.operands[1] in self.unchanged
                 and not value.attributes["dimension_numbers"].lhs_batch
@@ -231,7 +240,7 @@ class _Loop:
         new_loop = loop.replace(
             operands=[*loop.operands, *(splat(constant(0, s.dtype), s.dims) for s in shapes)],
             shape=shape,
-            called=[_with_parameters(self.condition, more), new_body],
+            called=[_with_parameters(self.condition, shapes), new_body],
         )
         every = {v: get_tuple_element(new_loop, states + n) for n, v in enumerate(stacked)}
         final = []
@@ -249,7 +258,7 @@ class _Loop:
         return Instruction("tuple", loop.shape, final)
 
     def total(self, found: _Sum, n: int, every: dict[Instruction, Instruction]) -> Instruction:
-        """State ``n`` after all steps."""
+        """State ``n`` after all steps. Small floats are rounded when the product has been added."""
         operands = []
         for value in found.dot.operands:
             whole = every.get(value) or self.input_of(value)
@@ -261,15 +270,20 @@ class _Loop:
             for side in (numbers.lhs_contracting, numbers.rhs_contracting)
         )
         numbers = DotDimensionNumbers(lhs, rhs)
+        dtype = found.dot.dtype
+        wide = dtypes.F32 if dtype.bits <= 16 else dtype
         value = found.dot.replace(
-            operands=operands, attributes={**found.dot.attributes, "dimension_numbers": numbers}
+            operands=operands,
+            shape=Shape(wide, found.dot.dims),
+            attributes={**found.dot.attributes, "dimension_numbers": numbers},
         )
         for move in reversed(found.moves):
             if move.opcode == "transpose":
                 value = transpose(value, move.attributes["dimensions"], move.metadata)
             else:
                 value = reshape(value, move.dims)
-        return self.body.results[n].on((self.loop.operands[n], value))
+        start = convert(self.loop.operands[n], wide)
+        return convert(self.body.results[n].derive("add", (start, value), shape=value.shape), dtype)
 
     def product(self, dot: Instruction, operands: list[Instruction]) -> Instruction:
         """A product by weights of all steps, steps first."""
@@ -282,7 +296,13 @@ class _Loop:
         )
 
 
-def _with_parameters(computation: Computation, more: list[Instruction]) -> Computation:
-    parameters = [*computation.parameters, *more]
-    others = [i for i in computation.instructions if i.opcode != "parameter"]
-    return Computation(computation.name, parameters, [*parameters, *others], computation.root)
+def _with_parameters(computation: Computation, shapes: list[Shape]) -> Computation:
+    """``computation`` with parameters of these shapes too, which it does not read."""
+    states = len(computation.parameters)
+    more = [parameter(states + n, s) for n, s in enumerate(shapes)]
+    return Computation(
+        computation.name,
+        [*computation.parameters, *more],
+        [*computation.instructions, *more],
+        computation.root,
+    )

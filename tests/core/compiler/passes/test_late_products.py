@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,10 +21,15 @@ STEPS, ROWS, WIDTH = 12, 4, 64
 CPU = "x86-64-v3"
 
 
+def before_the_pass(function, arguments, **options):
+    place = GENERATED.index(multiply_late)
+    program = replace(read(function, arguments), **options)
+    return pipeline.run(program, for_cpu(CPU), Dump(), GENERATED[:place])
+
+
 def after(function, arguments):
     """The products in the loops and those of the entry after the pass, and whether the program is what it was."""
-    place = GENERATED.index(multiply_late)
-    before = pipeline.run(read(function, arguments), for_cpu(CPU), Dump(), GENERATED[:place])
+    before = before_the_pass(function, arguments)
     module = multiply_late(before, for_cpu(CPU))
     expected = [np.asarray(x) for x in evaluate(before, arguments)]
     results = [np.asarray(x) for x in evaluate(module, arguments)]
@@ -162,3 +169,44 @@ def test_no_more_is_kept_than_the_loop_has_of_its_steps():
     inside, outside, _ = after(function, [head, x])
     assert (WIDTH, 512) in inside or (512, WIDTH) in inside
     assert outside == []
+
+
+def test_an_output_that_a_step_reads_stays():
+    """Behind the loop it would be computed a second time."""
+
+    def function(start, own, x):
+        def step(state, rows):
+            total, before = state
+            factor = jnp.sin(rows + before)
+            output = factor @ own
+            return (total + rows.T @ factor, output), output
+
+        return lax.scan(step, (start, x[0]), x)
+
+    inside, outside, _ = after(function, given())
+    assert (inside, outside) == ([(ROWS, WIDTH)], [(WIDTH, WIDTH)])
+
+
+def added(start, x):
+    return lax.scan(lambda s, rows: (s + rows.T @ rows, rows[0]), start, x)
+
+
+def test_a_sum_of_small_floats_is_rounded_once():
+    """The product of all steps is 100,000, which f16 does not have; the sum is 40,000."""
+    start = np.full((WIDTH, WIDTH), -60_000, np.float16)
+    x = np.full((STEPS, ROWS, WIDTH), (100_000 / STEPS / ROWS) ** 0.5, np.float16)
+    module = multiply_late(before_the_pass(added, [start, x]), for_cpu(CPU))
+    assert products(module)[0] == []
+    total = np.asarray(evaluate(module, [start, x])[0])
+    exact = STEPS * ROWS * np.float64(x[0, 0, 0]) ** 2 - 60_000
+    np.testing.assert_array_equal(total, np.full_like(start, exact))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "stays"), [(np.float16, True), (jnp.bfloat16, True), (np.float32, False)]
+)
+def test_sums_that_are_rounded_in_every_step_stay(dtype, stays):
+    """With ``xla_allow_excess_precision`` off."""
+    start, _, x = (a.astype(dtype) for a in given())
+    before = before_the_pass(added, [start, x], exact=True)
+    assert (multiply_late(before, for_cpu(CPU)) is before) == stays
