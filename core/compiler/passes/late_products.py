@@ -80,9 +80,10 @@ class _Loop:
             for n, p in enumerate(self.body.parameters)
             if self.body.results[n] is p
         }
-        # Where a step reads or writes the arrays of all steps, and how that goes along with the steps.
+        # Where a step reads or writes the arrays of all steps, how that goes along with the steps, and which these are.
         self.place: Instruction | None = None
         self.line: Line | None = None
+        self.of_all_steps: set[Instruction] = set()
 
     def rewritten(self) -> Instruction | None:
         """The loop without its sums of products, in a tuple with them; None if it has none that are worth it."""
@@ -138,7 +139,9 @@ class _Loop:
         return _Sum(value, tuple(moves))
 
     def find_place(self) -> bool:
-        """Whether steps walk through arrays of all steps, from one end to the other; sets ``place`` and ``line``."""
+        """Whether steps walk through arrays of all steps, from one end to the other; sets ``place``, ``line`` and
+        ``of_all_steps``.
+        """
         for i in self.body.instructions:
             if i.opcode == "dynamic-slice" and i.dims[:1] == (1,):
                 place = i.operands[1]
@@ -146,12 +149,14 @@ class _Loop:
                 place = i.operands[2]
             else:
                 continue
-            if i.operands[0].dims[0] == self.count:
-                line = self.steps.line(place)
-                if line in ((0, 1), (self.count - 1, -1)):
-                    self.place, self.line = place, line
-                    return True
-        return False
+            if i.operands[0].dims[0] != self.count:
+                continue
+            line = self.steps.line(place)
+            if self.place is None and line in ((0, 1), (self.count - 1, -1)):
+                self.place, self.line = place, line
+            if self.place is not None and line == self.line:
+                self.of_all_steps.add(i.operands[0])
+        return self.place is not None
 
     def input_of(self, value: Instruction) -> Instruction | None:
         """``value`` of all steps, steps first, if it is made of the part of a step of an array that is there before the
@@ -179,9 +184,9 @@ class _Loop:
     def bytes_of_all_steps(self) -> int:
         """The bytes of the arrays that have an element of each step."""
         return sum(
-            o.shape.bytes
-            for o in self.loop.operands
-            if isinstance(o.shape, Shape) and o.dims[:1] == (self.count,)
+            p.shape.bytes
+            for p in self.body.parameters
+            if p in self.of_all_steps and isinstance(p.shape, Shape)
         )
 
     def outputs(self, stacked: list[Instruction]) -> dict[int, Instruction]:

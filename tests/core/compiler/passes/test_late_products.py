@@ -210,3 +210,19 @@ def test_sums_that_are_rounded_in_every_step_stay(dtype, stays):
     start, _, x = (a.astype(dtype) for a in given())
     before = before_the_pass(added, [start, x], exact=True)
     assert (multiply_late(before, for_cpu(CPU)) is before) == stays
+
+
+def test_weights_with_as_many_rows_as_there_are_steps_are_not_arrays_of_steps():
+    """They are there once, however often a step reads them."""
+    random = np.random.default_rng(5)
+    total, a, b, c = random.normal(size=(4, STEPS, 1024)).astype(np.float32)
+    x = random.normal(size=(STEPS, 2, STEPS)).astype(np.float32)
+
+    def function(total, a, b, c, x):
+        def step(total, rows):
+            factor = jnp.tanh(rows @ a) * jnp.tanh(rows @ b) * jnp.tanh(rows @ c)
+            return total + rows.T @ factor, rows.sum()
+
+        return lax.scan(step, total, x)
+
+    assert after(function, [total, a, b, c, x])[2]
