@@ -226,9 +226,8 @@ class Attention:
         scaled_before, wide = self.chances.random() < 0.3, self.chances.random() < 0.3
         result = jnp.promote_types(self.dtype, jnp.float32) if wide else None
         returns_weights = self.chances.random() < 0.08
-        joined = (
-            self.chances.random() < 0.3 and not wide
-        )  # batches and heads are one, as in PyTorch's bmm
+        # Batches and heads are one dimension, as in PyTorch's bmm.
+        joined = self.chances.random() < 0.3 and not wide
 
         def apply(*given: Array) -> Array:
             query, key, value = given[q], given[k], given[v]

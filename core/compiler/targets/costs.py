@@ -231,10 +231,12 @@ class Loops:
         int, "numbers", "of the smallest sum of products that is computed behind the loop"
     ]
     late_factors: Annotated[
-        float, "times", "the numbers of such a sum: what may be kept of each step to compute it of"
+        float, "times", "the numbers of such a sum: the numbers of a step that may be kept for it"
     ]
     late_stacks: Annotated[
-        float, "times", "the bytes that a loop has of all steps: what may be kept for such sums"
+        float,
+        "times",
+        "the bytes of the arrays of all steps: the bytes that may be kept for such sums",
     ]
     lane: Annotated[
         float,

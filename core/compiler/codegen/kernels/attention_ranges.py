@@ -2,7 +2,7 @@
 
 Logits are often ``select(condition, x, fill)`` with a constant ``fill`` and a condition on positions, or the sum of
 ``x`` and ``select(condition, 0, -inf)``. Outside of the bounds that the condition sets (:mod:`.position_ranges`), every
-logit is ``fill``, in a sum unless ``x`` is infinite or NaN there.
+logit is ``fill``. A sum is NaN there where ``x`` is NaN or positive infinity, which is ignored (docs/attention.md).
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ def ranges_of(logits: hlo.Instruction, scores: hlo.Instruction, query: int, key:
 
 
 def _mask(i: hlo.Instruction, axes: Axes) -> tuple[hlo.Instruction, Axes, bool] | None:
-    """The condition whose being true or false leaves a selection ``i`` anything else than -inf, with its dimensions and
-    which of both it is. None if ``i`` is something else.
+    """The condition of ``i``, a selection of -inf or something else; the dimensions of the condition; and whether the
+    condition is true where ``i`` is not -inf. None if ``i`` is not such a selection.
     """
     inner: tuple[hlo.Instruction, Axes] | None = (i, axes)
     while inner is not None:

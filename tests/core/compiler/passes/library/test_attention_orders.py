@@ -51,9 +51,8 @@ class Form:
     factor: Callable[[Array, Array], Any] = lambda b, m: 1.0
     dims: tuple[int, ...] = (256,)
     is_fused: bool = True
-    joined: bool = (
-        False  # all dimensions before the last two are one in the products, as in PyTorch's bmm
-    )
+    # All dimensions before the last two are one in the products, as in PyTorch's bmm.
+    joined: bool = False
 
 
 softmax = jax.nn.softmax
