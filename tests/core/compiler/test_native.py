@@ -16,7 +16,7 @@ from tripont.core.compiler.targets.host import for_cpu
 
 from tests.core.compiler import programs
 from tests.core.compiler.builders import arguments
-from tests.core.compiler.codegen.native import NativeImage
+from tests.core.compiler.codegen.native import NativeImage, needs
 from tests.core.compiler.fusion.test_fusion import programs as random_programs
 from tests.core.compiler.simulate import Simulation
 from tests.core.compiler.test_simulation import GENERATED, close
@@ -34,6 +34,10 @@ class NativeSimulation(Simulation):
         self.image = NativeImage(self.target.compile(self.code)) if self.lowered.symbols else None
 
     makes_sequences = True
+
+    def run(self, *arguments, **options):
+        needs(self.target)
+        return super().run(*arguments, **options)
 
     def kernel(self, instruction: Instruction, name: str) -> kernels.EmittedKernel:
         emitted = kernels.emit_kernel(self.code, self.target, instruction, name)

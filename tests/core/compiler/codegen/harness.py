@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-import pytest
 from tripont.core.compiler.codegen.kernels.emit import EmittedKernel, emit_kernel
 from tripont.core.compiler.ir import hlo, registry
 from tripont.core.compiler.targets import host
 from tripont.core.compiler.targets.image import Image
 from tripont.core.compiler.targets.target import Target
+
+from tests.core.compiler.codegen.native import needs
 
 registry.load()  # as reading a program does, which tests of kernels leave out
 
@@ -90,6 +91,7 @@ class Kernel:
         return results
 
     def call(self, arrays: Sequence[np.ndarray], splits: Sequence[int] = ()) -> None:
+        needs(self.target)
         pointers = (ctypes.c_void_p * len(arrays))(*(a.ctypes.data for a in arrays))
         count = self.emitted.work_count
         cuts = sorted({0, count, *(s for s in splits if 0 < s < count)})
@@ -103,8 +105,7 @@ class Kernel:
 def runnable(cpu: str) -> Target:
     """The target of a CPU, for code that runs here; skips the test if this CPU lacks instructions of that one."""
     target = host.for_cpu(cpu)
-    if not set(target.features) <= set(host.for_cpu().features):
-        pytest.skip(f"this CPU cannot run code for {cpu}")
+    needs(target)
     return target
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 from tripont.core.compiler.codegen import llvm_ir
 from tripont.core.compiler.targets.host import for_cpu
 from tripont.core.compiler.targets.host.target import HostTarget
@@ -25,6 +26,12 @@ _FLUSH, _FENV, _MXCSR = 0x8040, 32, 7
 
 # Functions of tests that code may call: name -> address.
 FUNCTIONS: dict[str, int] = {}
+
+
+def needs(target: Target) -> None:
+    """Skip the test if this CPU lacks instructions of ``target``, whose code would end the process."""
+    if not set(target.features) <= set(for_cpu().features):
+        pytest.skip(f"this CPU cannot run code for {target.cpu}")
 
 
 class NativeImage:
@@ -110,6 +117,7 @@ def elementwise(
         b.store(function(b, target, *values), b.gep(scalar, pointers[-1], i), size)
     b.ret()
     b.finish()
+    needs(target)
     image = NativeImage(target.compile(module))
     dtype = np.float32 if scalar == "float" else np.float64
     call = image.function("f", None, *[ctypes.c_void_p] * (operands + 1), ctypes.c_int64)
