@@ -15,6 +15,7 @@ from tripont.core.compiler.formats import artifact
 from tripont.core.compiler.observe.dump import SCHEMA_VERSION
 
 from tests.cli.test_commands import PROGRAM, tripont
+from tests.library_cpu import ENVIRONMENT
 from tripont.explain.measure import measure
 
 LOOP = """
@@ -110,7 +111,7 @@ def test_hlo_text_and_proto(tmp_path: Path) -> None:
 def test_a_loop_and_what_runs_in_it(tmp_path: Path) -> None:
     (tmp_path / "loop.mlir").write_text(LOOP)
     page = tmp_path / "page.html"
-    result = tripont("explain", tmp_path / "loop.mlir", "-o", page)
+    result = tripont("explain", tmp_path / "loop.mlir", "-o", page, environment=ENVIRONMENT)
     assert result.returncode == 0, result.stderr
     report = report_of(page)
     (gemm,) = [o for o in report["operations"] if o["library_call"] == "gemm"]

@@ -10,6 +10,7 @@ import pytest
 
 from tests.explain import browser as browsers
 from tests.explain.browser import Browser
+from tests.library_cpu import LIBRARY_CPU
 from tripont.explain import page, report
 from tripont.explain.measure import Timeline, measure
 from tripont.explain.run import load
@@ -46,7 +47,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("explain")
     program = folder / "program.mlir"
     program.write_text(PROGRAM)
-    (module,) = load(program, {}, "", folder / "dump")
+    (module,) = load(program, {"cpu": LIBRARY_CPU}, "", folder / "dump")
     timeline = measure(module.artifact_bytes(), "host")
     assert not timeline.reason
     result = folder / "explain.html"

@@ -15,6 +15,8 @@ from tripont.core import _tripont
 from tripont.core.compiler.ir import dtypes
 from tripont.core.compiler.ir.hlo import Shape
 
+from tests.library_cpu import ENVIRONMENT
+
 from .calls import run
 from .test_gemm import attributes, normal
 
@@ -48,7 +50,7 @@ except _tripont.StatusError as error:
 def run_script(must_call: bool, path: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", f"MUST_CALL = {must_call}\n{_SCRIPT}"],
-        env=os.environ | {"TRIPONT_ONEDNN_PATH": path},
+        env=os.environ | ENVIRONMENT | {"TRIPONT_ONEDNN_PATH": path},
         capture_output=True,
         text=True,
         check=True,
@@ -98,7 +100,7 @@ def test_a_framework_s_programs_run_without_the_library(path, subprocess_environ
     """A library that is missing, or there but another one: generated code takes its place, which is said once."""
     done = subprocess.run(
         [sys.executable, "-c", JAX],
-        env=subprocess_environment | {"TRIPONT_ONEDNN_PATH": path},
+        env=subprocess_environment | ENVIRONMENT | {"TRIPONT_ONEDNN_PATH": path},
         capture_output=True,
         text=True,
         timeout=120,

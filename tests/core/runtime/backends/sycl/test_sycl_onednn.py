@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import tripont
+from tests.library_cpu import ENVIRONMENT
 
 from .processes import output
 
@@ -64,6 +65,7 @@ def test_without_it_the_host_computes(tmp_path: Path) -> None:
 
 
 LOAD = """
+import os
 import numpy as np
 from tripont.core import _tripont
 from tripont.core.compiler.compile import compile_program
@@ -74,8 +76,11 @@ func.func @main(%x: tensor<512x512xf32>) -> tensor<512x512xf32> {
   return %0 : tensor<512x512xf32>
 }'''
 client = _tripont.Client({"prestart_worker": False, "cache": False})
+options = {"target": client.devices[0].target}
+if "TRIPONT_CPU" in os.environ:
+    options["cpu"] = os.environ["TRIPONT_CPU"]
 try:
-    _tripont.Executable.load(compile_program(program, "mlir", b"", {"target": client.devices[0].target}))
+    _tripont.Executable.load(compile_program(program, "mlir", b"", options))
 except _tripont.StatusError as error:
     print(error.code, error)
 """
@@ -91,6 +96,6 @@ def test_the_one_for_the_host_is_refused() -> None:
 
 def test_on_the_host_the_one_for_sycl_is_refused() -> None:
     path = f"{sys.prefix}/lib/libdnnl.so.3"
-    text = output(LOAD, TRIPONT_ONEDNN_PATH=path, TRIPONT_DEVICE="host")
+    text = output(LOAD, TRIPONT_ONEDNN_PATH=path, TRIPONT_DEVICE="host", **ENVIRONMENT)
     assert "UNAVAILABLE" in text
     assert "a process uses one oneDNN" in text or "cannot load" in text
