@@ -52,7 +52,10 @@ _PADDED = (
     "the result of some images at a time into blocks of channels"
 )
 _HUGE = "the last page of 2 MB of an array is held whole where less than 256 KB of it are left over"
-_PACKED = "an operand is packed for the processor's products"
+_PACKED = (
+    "an operand is packed for the processor's products; on a Zen 3 units of work copy the parts "
+    "that they use"
+)
 MEMORY_REASONS: Final[dict[str, str]] = {
     "convolution": _PADDED,
     "convolution_in_loop": _PADDED,

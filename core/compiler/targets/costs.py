@@ -346,6 +346,13 @@ class Products:
         int, "rows", "up to which units of work copy the parts of rhs that they read"
     ]
     copied_rhs: Annotated[int, "bytes", "of a rhs of which units do so for any number of rows"]
+    first_operands: Annotated[
+        int,
+        "bytes",
+        "of both operands, up to which units of many rows copy the parts of a rhs before their tiles",
+    ]
+    first_rhs: Annotated[int, "bytes", "of the smallest rhs of which they do so"]
+    first_rows: Annotated[int, "rows", "of such a unit"]
     copied_reading: Annotated[
         float, "times", "the time that such a unit computes, which its reading takes at most"
     ]

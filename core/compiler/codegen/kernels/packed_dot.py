@@ -15,7 +15,8 @@ result are fetched into the caches. Sums do not depend on how units are shared o
 Attributes (``config``): ``batch`` (sizes), ``m``, ``n``, ``k``; ``lhs_strides`` of [b..., m, k] in elements,
 ``rhs_strides`` of [b...] in packed matrices, or, if rhs is not packed, of [b..., k] in elements (its columns are
 neighbours); ``packed``, whether it is; ``copies``, whether units copy the part of a panel that is in use (rhs may be of
-another type then), which the first tile of a block does with the rows that it reads; ``result_strides`` of
+another type then), which the first tile of a block does with the rows that it reads, or, with ``first``, the unit with
+those of all its panels before its tiles; ``result_strides`` of
 [b..., m, n], the last of them 1; ``rows`` and ``width`` of a tile; ``form``, a
 :class:`~.product_forms.ProductForm`; ``alpha`` (1 if it is not there) and ``epilogue``: "add" adds the third operand,
 which has the result's strides, "bias" a vector of n elements.
@@ -120,7 +121,7 @@ class PackedDot(ProductBlocks):
         scratch = self.sums = self.staged = self.copy = None
         source = memory_type(self.operands[0].shape.dtype)
         if self.stages:
-            self.staged = b.alloca(memory_type(form.lhs), self.tall * self.rows * self.staged_row)
+            self.staged = b.alloca(memory_type(form.lhs), self.near * self.rows * self.staged_row)
         self.finished = self.tile_memory()
         if self.copies:
             self.copy = b.alloca(memory_type(form.rhs), self.copied_panels * self.panel_part)
@@ -168,9 +169,21 @@ class PackedDot(ProductBlocks):
 
     def block(self, start: Value, stop: Value, scratch: Value | None) -> None:
         """The sums over the groups [start, stop), of all tiles of a unit."""
+        b = self.b
+        self.begin_block(start, stop)
+        self.near_tile, self.near_end = self.first_tile, self.last_tile
+        if self.near == self.tall:
+            self.do_near_tiles(start, stop, scratch)
+            return
+        with b.loop(self.first_tile, self.last_tile, self.near) as tile:
+            self.near_tile = tile
+            self.near_end = b.intrinsic("smin", [b.add(tile, i64(self.near)), self.last_tile])
+            self.do_near_tiles(start, stop, scratch)
+
+    def do_near_tiles(self, start: Value, stop: Value, scratch: Value | None) -> None:
+        """The sums over the groups [start, stop), of the tiles whose rows of lhs stay in a cache."""
         if self.staged is not None:
             self.stage(start, stop)
-        self.begin_block(start, stop)
         self.do_tiles(start, stop, scratch)
 
     def do_tiles(self, start: Value, stop: Value, scratch: Value | None) -> None:
@@ -200,7 +213,7 @@ class PackedDot(ProductBlocks):
     ) -> None:
         """The loop over the tiles of panel ``number``."""
         b = self.b
-        with b.loop(self.first_tile, self.last_tile) as count_:
+        with b.loop(self.near_tile, self.near_end) as count_:
             tile = self.tile(panel, count_, start)
             if scratch is None:
                 self.fetch_tile(tile)
@@ -232,7 +245,7 @@ class PackedDot(ProductBlocks):
         count = self.b.sub(number, self.first_tile)
         left = self.b.add(panel.left, i64(self.skipped * self.form.lanes))
         tile = PlacedTile(row, panel.packed, panel.lying, top, left, count)
-        self.fetch_panel(panel, tile.number, start)
+        self.fetch_panel(panel, self.b.sub(number, self.near_tile), start)
         return tile
 
     def whole_tile(self, tile: PlacedTile) -> None:
@@ -265,23 +278,35 @@ class PackedDot(ProductBlocks):
         b, type_ = self.b, memory_type(self.form.lhs)
         if self.staged is None:
             return b.gep(type_, self.lhs, b.mul(top, i64(self.lhs_row)))
-        number = b.mul(b.sub(tile, self.first_tile), i64(self.rows * self.staged_row))
+        number = b.mul(b.sub(tile, self.near_tile), i64(self.rows * self.staged_row))
         return b.gep(type_, self.staged, b.sub(number, b.mul(start, i64(self.form.group))))
 
     @property
     def copied_panels(self) -> int:
         """The panels that a copy has room for."""
-        return 1
+        return self.wide if self.copies_first else 1
 
     def begin_block(self, start: Value, stop: Value) -> None:
-        """What a unit does before its tiles, for the groups [start, stop) of the sums."""
+        """What a unit does before its tiles, for the groups [start, stop) of the sums: it may copy all its panels."""
+        if not self.copies_first:
+            return
+        # Rows are read in runs of all panels.
+        with (
+            self.b.loop(start, stop) as k,
+            self.b.loop(self.first_panel, self.last_panel) as number,
+        ):
+            self.copied_group(self.panel(number, start, stop), k)
 
     def copied_part(self, panel: Value, lying: Value, start: Value, stop: Value) -> Value:
         """Where the copy of the groups [start, stop) of ``panel`` is, which lies at ``lying``. The first tile of a
-        block makes the copy while it is computed (:meth:`copying_step`).
+        block makes the copy while it is computed (:meth:`copying_step`), or the unit before its tiles.
         """
         assert self.copy is not None
-        return self.copy
+        if not self.copies_first:
+            return self.copy
+        number = self.b.sub(panel, self.first_panel)
+        place = self.b.mul(number, i64(self.panel_part))
+        return self.b.gep(memory_type(self.form.rhs), self.copy, place)
 
     def converted(self, value: Value, given: DType, wanted: DType) -> Value:
         return conversion.in_memory(self.frame.generator, value, given, wanted)
@@ -308,9 +333,9 @@ class PackedDot(ProductBlocks):
             b.store(value, b.gep(to, place, k), form.lhs.size)
 
         assert self.staged is not None
-        with b.loop(self.first_tile, self.last_tile) as tile:
+        with b.loop(self.near_tile, self.near_end) as tile:
             top = self.start(tile, self.rows, self.m)
-            number = b.mul(b.sub(tile, self.first_tile), i64(self.rows))
+            number = b.mul(b.sub(tile, self.near_tile), i64(self.rows))
             with b.loop(i64(0), i64(self.rows)) as r:
                 row = b.gep(source, self.lhs, b.mul(b.add(top, r), i64(self.lhs_row)))
                 at = b.mul(b.add(number, r), i64(self.staged_row))
@@ -426,6 +451,11 @@ class PackedDot(ProductBlocks):
         """Where :meth:`step` begins to fetch what tile ``number`` of a block is to fetch of the next panel."""
         b, form = self.b, self.form
         self.following: Value | None = None
+        group = self.width * form.group * form.rhs.size
+        if self.copies_first:  # the next one has been copied
+            if self.wide > 1:
+                self.follow(panel.packed, self.piece * group, number, start)
+            return
         if self.copies:  # some lines of each row, others with the next tile; the first tile, which copies, fetches none
             if self.tall == 1 or (self.panels == 1 and self.pieces == 1):
                 return
@@ -437,11 +467,16 @@ class PackedDot(ProductBlocks):
             return
         if self.panels == 1 or self.rhs_row:
             return
+        self.follow(panel.lying, self.groups * group, number, start)
+
+    def follow(self, panel: Value, distance: int, number: Value, start: Value) -> None:
+        """Have tile ``number`` fetch its part of the panel ``distance`` bytes behind ``panel``."""
+        b, form = self.b, self.form
         group = self.width * form.group * form.rhs.size
-        self.fetched = -(-group // self.tall)  # bytes a group
-        begin = b.add(i64(self.groups * group), b.mul(number, i64(self.piece * self.fetched)))
+        self.fetched = -(-group // self.near)  # bytes a group
+        begin = b.add(i64(distance), b.mul(number, i64(self.piece * self.fetched)))
         begin = b.add(begin, b.mul(start, i64(group - self.fetched)))
-        self.following = b.gep("i8", panel.lying, begin, inbounds=False)
+        self.following = b.gep("i8", panel, begin, inbounds=False)
 
     @property
     def tile_width(self) -> int:
@@ -485,7 +520,7 @@ class PackedDot(ProductBlocks):
     ) -> list[Value]:
         """A tile's sums over the groups [start, stop) on top of ``totals``."""
         b, unroll, first = self.b, self.unroll, start
-        if self.copy is not None:
+        if self.copy is not None and not self.copies_first:
             middle = b.select(b.icmp("eq", tile.number, i64(0)), stop, start)
             with b.loop_carrying(start, middle, 1, totals, "copied") as (k, carried, results):
                 self.fetch_lines(b.sub(k, first))
@@ -526,7 +561,7 @@ class PackedDot(ProductBlocks):
             return
         b, line_bytes = self.b, self.frame.target.costs.memory.line
         ahead = b.gep("i8", self.following, b.mul(k, i64(self.fetched)), inbounds=False)
-        if self.copies:
+        if self.copies and not self.copies_first:
             group = self.form.group
             places = [
                 n * (self.fetched // group) + line * line_bytes
@@ -540,11 +575,15 @@ class PackedDot(ProductBlocks):
 
     def copying_step(self, tile: PlacedTile, k: Value, totals: list[Value]) -> list[Value]:
         """A tile's sums with one more group, whose rows of rhs are read where they lie, converted, and copied."""
+        return self.multiply_rows(tile, k, self.copied_group(tile, k), totals)
+
+    def copied_group(self, panel: PlacedTile | Panel, k: Value) -> list[Value]:
+        """The vectors of group ``k`` of a panel, read where they lie, converted, and copied."""
         b, form = self.b, self.form
         given = self.operands[1].shape.dtype
         source, to = memory_type(given), memory_type(form.rhs)
-        row = b.gep(source, tile.lying, b.mul(k, i64(form.group * self.rhs_row)))
-        place = b.gep(to, tile.packed, b.mul(k, i64(self.width * form.group)))
+        row = b.gep(source, panel.lying, b.mul(k, i64(form.group * self.rhs_row)))
+        place = b.gep(to, panel.packed, b.mul(k, i64(self.width * form.group)))
         ahead = self.frame.target.costs.memory.rows_ahead * form.group
         for n in range(ahead, ahead + form.group):
             below = b.gep(source, row, i64(n * self.rhs_row), inbounds=False)
@@ -571,7 +610,7 @@ class PackedDot(ProductBlocks):
                 right.append(part)
                 to_place = b.gep(to, place, i64(column * form.group + first))
                 b.store(part, to_place, each * form.rhs.size)
-        return self.multiply_rows(tile, k, right, totals)
+        return right
 
     def step(self, tile: PlacedTile, k: Value, totals: list[Value]) -> list[Value]:
         """A tile's sums with one more group."""

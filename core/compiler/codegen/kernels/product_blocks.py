@@ -26,7 +26,8 @@ class ProductBlocks(tiles.Places):
     """The configuration of a ``packed-dot`` instruction (:mod:`.packed_dot`), and how its work is cut.
 
     A unit of work is a block of ``tall`` by ``wide`` tiles, which are ``rows`` by ``width`` elements, and takes
-    ``unit_ns``. Its sums are done in ``pieces`` pieces of ``piece`` groups, the last of which may be shorter.
+    ``unit_ns``. Its sums are done in ``pieces`` pieces of ``piece`` groups, the last of which may be shorter, and
+    ``near`` rows of tiles at a time, whose part of lhs stays in a cache.
     """
 
     def __init__(self, frame: Frame) -> None:
@@ -56,6 +57,9 @@ class ProductBlocks(tiles.Places):
         self.rows: int = config["rows"]
         self.width: int = config["width"]
         self.copies: bool = config.get("copies", False)
+        # Whether a unit copies the parts of all its panels before its tiles; of many rows, to have no packed rhs.
+        self.is_first = config.get("first", False)
+        self.copies_first = self.is_first or (self.copies and self.form.is_matrix)
         self.alpha: float = config.get("alpha", 1.0)
         self.epilogue: str = config.get("epilogue", "")
         self.vectors = self.width // self.form.lanes
@@ -96,10 +100,15 @@ class ProductBlocks(tiles.Places):
         self.short_ns = 2 * costs.threads.unit
         self.reading = 1.0
         if self.copies:
-            self.block_rows = max(self.block_rows, costs.products.copied_rows)
+            least = costs.products.first_rows if self.is_first else costs.products.copied_rows
+            self.block_rows = max(self.block_rows, least)
             self.reading = costs.products.copied_reading
             if not self.stages:  # whose copies are on the stack too
                 self.block_bytes = costs.memory.kept
+                if self.is_first:
+                    self.block_bytes += (
+                        self.block_bytes // 8
+                    )  # rows and columns of tiles are no powers of two
         # The groups of a line of lhs; as many rows or more take turns in fetching theirs.
         line = costs.memory.line // (self.form.lhs.size * self.form.group)
         self.row_turns = max(line, 1 << (self.rows - 1).bit_length())
@@ -126,6 +135,7 @@ class ProductBlocks(tiles.Places):
         while tall * wide > 1 and not self.is_good_block(tall, wide):
             tall, wide = self.smaller_block(tall, wide)
         self.tall, self.wide = self.even_blocks(tall, wide)
+        self.near = self.near_tiles()
         self.tile_ns *= self.ranges.share(self.m, self.n)
         self.unit_ns = self.block_ns(self.tall, self.wide)
 
@@ -142,14 +152,27 @@ class ProductBlocks(tiles.Places):
 
     def largest_block(self) -> tuple[int, int]:
         """Rows and columns of tiles whose operands stay in the caches."""
-        form, costs = self.form, self.frame.target.costs
+        tall = self.fitting_tiles(self.block_rows)
+        if self.is_first:
+            tall = min(self.tiles, -(-self.block_rows // self.rows))
+        return tall, max(1, min(self.panels, self.block_columns // self.width))
+
+    def fitting_tiles(self, rows: int) -> int:
+        """Tiles of up to ``rows`` rows whose part of lhs stays in the second cache."""
+        form, memory = self.form, self.frame.target.costs.memory
         row_bytes = self.piece * form.group * form.lhs.size
-        near_rows = min(self.block_rows, costs.memory.second // row_bytes)
-        tall = max(1, min(self.tiles, near_rows // self.rows))
+        tall: int = max(1, min(self.tiles, min(rows, memory.second // row_bytes) // self.rows))
         if self.stages:
             tile = self.rows * self.staged_row * form.lhs.size
-            tall = max(1, min(tall, costs.memory.kept // tile))
-        return tall, max(1, min(self.panels, self.block_columns // self.width))
+            tall = max(1, min(tall, memory.kept // tile))
+        return tall
+
+    def near_tiles(self) -> int:
+        """The rows of tiles of a unit that are computed for all of its panels before the next ones."""
+        if not self.is_first:
+            return self.tall
+        tall = min(self.tall, self.fitting_tiles(self.frame.target.costs.blocks.rows))
+        return -(-self.tall // -(-self.tall // tall))
 
     def is_good_block(self, tall: int, wide: int) -> bool:
         """Whether what a block keeps fits into the caches, and there are enough blocks for the threads."""
@@ -164,12 +187,14 @@ class ProductBlocks(tiles.Places):
         is_shared = units > 1 or unit_ns <= threads.pair
         if unit_ns <= self.short_ns and is_shared:
             return True
+        if self.is_first:
+            return units >= threads.long_units
         reads = self.is_far and self.reads_longest(tall, wide)
         return units >= (threads.reading_units if reads else threads.product_units)
 
     def keeps_copies(self, wide: int) -> bool:
         """Whether the copies of ``wide`` panels stay in the cache, if a unit makes them all before its tiles."""
-        if wide == 1 or not (self.copies and self.form.is_matrix):
+        if wide == 1 or not self.copies_first:
             return True
         return wide * self.panel_part * self.form.rhs.size <= self.frame.target.costs.memory.kept
 
@@ -197,7 +222,7 @@ class ProductBlocks(tiles.Places):
         rows, columns = -(-self.tiles // tall), -(-self.panels // wide)
         units = self.units(tall, wide)
         if units % 2 and 1 < units < self.frame.target.costs.threads.long_units:
-            if self.copies and not self.form.is_matrix:
+            if self.copies and not self.copies_first:
                 columns += 1
             else:
                 rows += 1

@@ -115,7 +115,8 @@ def packed_product(
         few = m * max(1, target.costs.memory.line // row) <= costs.copied_rows or near
     # With few rows in lhs few units read a part of rhs. What is packed once for a program or a loop is not copied.
     once = right in kept or _is_literal(right, form)
-    copies = lies and not small and few and not once
+    first = not (form.is_matrix or few) and _copies_first(left, right, form, m, n, k, target)
+    copies = lies and not small and (few or first) and not once
     direct = lies and (small or copies)
     if made is not None:
         right = made
@@ -135,6 +136,7 @@ def packed_product(
         "rhs_strides": rhs_strides,
         "packed": not direct,
         "copies": copies,
+        "first": first and copies,
         "result_strides": config["result_strides"],
         "rows": tile.rows,
         "width": width,
@@ -142,6 +144,18 @@ def packed_product(
     }
     new |= {name: config[name] for name in ("alpha", "epilogue", "rounded") if name in config}
     return gemm.derive("packed-dot", (left, right, *gemm.operands[2:]), {"config": new})
+
+
+def _copies_first(
+    left: Instruction, right: Instruction, form: ProductForm, m: int, n: int, k: int, target: Target
+) -> bool:
+    """Whether units of many rows copy the parts of rhs that they use, as fast as if it were packed: no memory holds it
+    a second time. Floats are converted once.
+    """
+    costs = target.costs.products
+    same = form.lhs.is_integer or (left.dtype is form.lhs and right.dtype is form.rhs)
+    operands = k * (m * form.lhs.size + n * form.rhs.size)
+    return same and operands <= costs.first_operands and k * n * form.rhs.size >= costs.first_rhs
 
 
 def _waits_for_rows(gemm: Instruction, form: ProductForm, target: Target) -> bool:

@@ -237,6 +237,9 @@ _HOST: Final = Costs(
         direct_apart=0,
         copied_rows=128,
         copied_rhs=0,
+        first_operands=0,
+        first_rhs=1 << 18,
+        first_rows=512,
         copied_reading=0.25,
         copied_complex=1 << 15,
         copied_complex_rows=24,
@@ -414,6 +417,7 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
             spread_rows=128,
             # Panels of such rows have a fourth of the nearest cache, of 32 KB and eight ways, or less.
             direct_apart=256,
+            first_operands=1 << 23,
         )
     if name in ("znver4", "znver5"):
         # Of rows that are a way apart 6, of tiles of four vectors, are faster than 14, though a Zen 5 has twelve ways.

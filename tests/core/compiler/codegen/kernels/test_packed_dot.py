@@ -18,7 +18,8 @@ from tripont.core.compiler.targets.host import cpu as cpus
 from tripont.core.compiler.targets.host import for_cpu
 from tripont.core.compiler.targets.host.target import HostTarget
 
-from tests.core.compiler.builders import module, op
+from tests.core.compiler.builders import compare, module, op, priced
+from tests.core.compiler.builders import number as filled
 from tests.core.compiler.codegen.kernels.test_contraction import dot, reference
 from tests.core.compiler.test_native import NativeSimulation
 
@@ -394,9 +395,58 @@ def test_copied_panels_of_many_rows(dtype: DType, cpu: str) -> None:
         instruction = product((dtype, dtype), dtype, m, n, k)
         values = [random(o.dtype, o.dims, i) for i, o in enumerate(instruction.operands)]
         after = pipeline.run(module(instruction.operands, instruction), target, Dump())
-        assert ("pack" in kinds(after)) == (before.copied_rhs == 0 and m > before.copied_rows)
+        packs = before.copied_rhs == 0 and m > before.copied_rows and not before.first_operands
+        assert ("pack" in kinds(after)) == packs
         (got,) = NativeSimulation(after, cpu).run(values)
         near(got, instruction, values)
+
+
+@pytest.mark.parametrize("cpu", ["znver3"], indirect=True)
+@pytest.mark.parametrize(
+    ("types", "m", "n", "k"),
+    [
+        ((F32, F32, F32), 1030, 310, 1030),  # several blocks of rows, and of rows that stay near
+        ((F32, F32, F32), 131, 393, 391),  # one piece
+        ((F64, F64, F64), 530, 203, 930),
+        ((S8, S8, S32), 700, 600, 1036),
+        ((U8, S8, S32), 260, 1030, 524),
+    ],
+    ids=str,
+)
+def test_units_of_many_rows_copy_their_panels_first(
+    types: tuple[DType, DType, DType], m: int, n: int, k: int, cpu: str
+) -> None:
+    """Nothing holds a packed rhs, and the numbers are those of one: sums are cut into the same pieces."""
+    instruction = product(types[:2], types[2], m, n, k)
+    root, operands = instruction, list(instruction.operands)
+    if types[2] is not S32:  # masked, so that tiles are left out
+        rows, columns = (op("iota", dims=root.dims, dtype=S32, dimension=d) for d in (0, 1))
+        half, zeros = (filled(x, *root.dims, dtype=root.dtype) for x in (0.5, 0.0))
+        below = compare(rows, columns, "GE")
+        root = op("select", below, op("multiply", root, half), zeros, dtype=root.dtype)
+    values = [random(o.dtype, o.dims, i) for i, o in enumerate(operands)]
+    results = []
+    whole = priced(cpu, False, products={"first_operands": 0})
+    for target, packed in ((for_cpu(cpu, False), False), (whole, True)):
+        after = pipeline.run(module(operands, root), target, Dump())
+        assert [i for i in kinds(after) if "pack" in i] == ["pack"] * packed + ["packed-dot"]
+        results += NativeSimulation(after, cpu).run(values)
+    np.testing.assert_array_equal(*results)
+    exact = values[0].astype(np.float64) @ values[1].astype(np.float64)
+    if types[2] is S32:
+        np.testing.assert_array_equal(results[0], exact.astype(np.int64).astype(np.int32))
+    else:
+        np.testing.assert_allclose(results[0], np.tril(exact / 2), rtol=0, atol=1e-3)
+
+
+def test_rhs_of_large_products_and_of_conversions_is_packed() -> None:
+    """Units read the rows of lhs again for fewer columns than those of a product that is packed, and would convert them
+    again.
+    """
+    for dtype, n, packed in ((F32, 1024, False), (F32, 1040, True), (BF16, 1024, True)):
+        made = product((dtype, dtype), F32, 1024, n, 1024)
+        after = pipeline.run(module(made.operands, made), for_cpu("znver3", False), Dump())
+        assert ("pack" in kinds(after)) is packed
 
 
 @pytest.mark.parametrize(("n", "packed"), [(512, True), (520, False)])
