@@ -351,6 +351,11 @@ class Products:
         "bytes",
         "of both operands, up to which units of many rows copy the parts of a rhs before their tiles",
     ]
+    first_lhs: Annotated[
+        int,
+        "bytes",
+        "of a lhs, up to which units of all of its rows do so whatever the size of rhs",
+    ]
     first_rhs: Annotated[int, "bytes", "of the smallest rhs of which they do so"]
     first_rows: Annotated[int, "rows", "of such a unit"]
     copied_reading: Annotated[

@@ -154,8 +154,10 @@ def _copies_first(
     """
     costs = target.costs.products
     same = form.lhs.is_integer or (left.dtype is form.lhs and right.dtype is form.rhs)
-    operands = k * (m * form.lhs.size + n * form.rhs.size)
-    return same and operands <= costs.first_operands and k * n * form.rhs.size >= costs.first_rhs
+    lhs, rhs = m * k * form.lhs.size, k * n * form.rhs.size
+    # What a single unit has all rows of is copied once; lhs is read again for each of the units.
+    near = lhs + rhs <= costs.first_operands or (m <= costs.first_rows and lhs <= costs.first_lhs)
+    return same and near and rhs >= costs.first_rhs
 
 
 def _waits_for_rows(gemm: Instruction, form: ProductForm, target: Target) -> bool:

@@ -238,6 +238,7 @@ _HOST: Final = Costs(
         copied_rows=128,
         copied_rhs=0,
         first_operands=0,
+        first_lhs=1 << 22,
         first_rhs=1 << 18,
         first_rows=512,
         copied_reading=0.25,

@@ -407,6 +407,7 @@ def test_copied_panels_of_many_rows(dtype: DType, cpu: str) -> None:
     [
         ((F32, F32, F32), 1030, 310, 1030),  # several blocks of rows, and of rows that stay near
         ((F32, F32, F32), 131, 393, 391),  # one piece
+        ((F32, F32, F32), 200, 2000, 1100),  # all rows are a unit's
         ((F64, F64, F64), 530, 203, 930),
         ((S8, S8, S32), 700, 600, 1036),
         ((U8, S8, S32), 260, 1030, 524),
@@ -426,7 +427,7 @@ def test_units_of_many_rows_copy_their_panels_first(
         root = op("select", below, op("multiply", root, half), zeros, dtype=root.dtype)
     values = [random(o.dtype, o.dims, i) for i, o in enumerate(operands)]
     results = []
-    whole = priced(cpu, False, products={"first_operands": 0})
+    whole = priced(cpu, False, products={"first_operands": 0, "first_lhs": 0})
     for target, packed in ((for_cpu(cpu, False), False), (whole, True)):
         after = pipeline.run(module(operands, root), target, Dump())
         assert [i for i in kinds(after) if "pack" in i] == ["pack"] * packed + ["packed-dot"]
