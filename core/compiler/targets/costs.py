@@ -358,6 +358,11 @@ class Products:
     ]
     first_rhs: Annotated[int, "bytes", "of the smallest rhs of which they do so"]
     first_rows: Annotated[int, "rows", "of such a unit"]
+    first_fewest: Annotated[
+        int,
+        "rows",
+        "from which on units do so that would copy a panel while its first tile is computed",
+    ]
     copied_reading: Annotated[
         float, "times", "the time that such a unit computes, which its reading takes at most"
     ]

@@ -115,7 +115,8 @@ def packed_product(
         few = m * max(1, target.costs.memory.line // row) <= costs.copied_rows or near
     # With few rows in lhs few units read a part of rhs. What is packed once for a program or a loop is not copied.
     once = right in kept or _is_literal(right, form)
-    first = not (form.is_matrix or few) and _copies_first(left, right, form, m, n, k, target)
+    first = not form.is_matrix and (not few or m >= costs.first_fewest)
+    first = first and _copies_first(left, right, form, m, n, k, target)
     copies = lies and not small and (few or first) and not once
     direct = lies and (small or copies)
     if made is not None:

@@ -6,8 +6,8 @@ The table was measured with ``python -m benchmarks.products`` (docs/products.md 
 without AMX, with all its instructions and kept to those of x86-64-v3, on a Zen 4 and a Zen 5, and on a Xeon of that
 kind with AMX. "Zen" in the table is a Zen 4 or a Zen 5. A Zen 3, which was measured too, packs small products
 as a Zen 5 does and swaps few rows as both do. It generates all f32 from 50^3 on, but for less than two vectors of
-columns, and for up to 128 rows by a rhs of [k, n] unless the rows of rhs lie a multiple of 2 KB apart or rhs has more
-than 400,000 bytes for each row.
+columns, and for up to 128 rows by a rhs of [k, n] unless the rows of rhs lie a multiple of 2 KB apart (from 64 rows on
+1 KB) or rhs has more than 400,000 bytes for each row.
 
 ===============  =============================  ==================================================================
 operands         generated                      otherwise
@@ -170,4 +170,5 @@ def _is_spread(m: int, n: int, k: int, dtype: DType, target: Target) -> bool:
     """
     costs, memory = target.costs.products, target.costs.memory
     near = n * k * dtype.size <= m * costs.spread_rhs
-    return m <= costs.spread_rows and near and n * dtype.size % (memory.way // 2) != 0
+    apart = memory.way // (4 if m >= costs.first_fewest else 2)  # long runs of rows are read faster
+    return m <= costs.spread_rows and near and n * dtype.size % apart != 0

@@ -238,9 +238,10 @@ _HOST: Final = Costs(
         copied_rows=128,
         copied_rhs=0,
         first_operands=0,
-        first_lhs=1 << 22,
+        first_lhs=0,
         first_rhs=1 << 18,
         first_rows=512,
+        first_fewest=1 << 62,  # no product
         copied_reading=0.25,
         copied_complex=1 << 15,
         copied_complex_rows=24,
@@ -419,6 +420,9 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
             # Panels of such rows have a fourth of the nearest cache, of 32 KB and eight ways, or less.
             direct_apart=256,
             first_operands=1 << 23,
+            first_lhs=1 << 22,
+            # A line of each row, in another page, takes longer to come than long runs of rows do.
+            first_fewest=64,
         )
     if name in ("znver4", "znver5"):
         # Of rows that are a way apart 6, of tiles of four vectors, are faster than 14, though a Zen 5 has twelve ways.

@@ -440,6 +440,51 @@ def test_units_of_many_rows_copy_their_panels_first(
         np.testing.assert_allclose(results[0], np.tril(exact / 2), rtol=0, atol=1e-3)
 
 
+@pytest.mark.parametrize("cpu", ["znver3"], indirect=True)
+@pytest.mark.parametrize("dtype", [F32, F64, S32], ids=str)
+def test_units_of_fewer_rows_copy_their_panels_first(dtype: DType, cpu: str) -> None:
+    """In one piece of k and in several, panels that end with the matrix, batches: the numbers are those of units that
+    copy one panel after the other.
+    """
+    one_by_one = priced(cpu, False, products={"first_fewest": 1 << 60})
+    for m, n, k, batch in ((64, 515, 601, 0), (128, 300, 2051, 0), (70, 401, 420, 2)):
+        instruction = product((dtype, dtype), dtype, m, n, k, batch=batch)
+        values = [random(dtype, o.dims, i) for i, o in enumerate(instruction.operands)]
+        results = []
+        for target, first in ((for_cpu(cpu, False), True), (one_by_one, False)):
+            after = pipeline.run(module(instruction.operands, instruction), target, Dump())
+            (kernel,) = kernels_of(after, target)
+            assert (kernel.copies, kernel.copies_first) == (True, first)
+            assert not first or kernel.tall == kernel.tiles
+            results += NativeSimulation(after, cpu).run(values)
+        np.testing.assert_array_equal(*results)
+        if dtype is S32:
+            np.testing.assert_array_equal(results[0], reference(instruction, *values))
+        else:
+            near(results[0], instruction, values)
+
+
+def test_which_units_copy_their_panels_first() -> None:
+    """On a Zen 3, from 64 rows on."""
+    for name, m, first in (("znver3", 63, False), ("znver3", 64, True), ("x86-64-v3", 128, False)):
+        kernel = kernel_of(for_cpu(name, False), m, 3072, 768)
+        assert (kernel.copies, kernel.copies_first) == (True, first)
+    assert not kernel_of(for_cpu("x86-64-v3", False), 256, 3072, 768).copies
+
+
+def test_stack_of_panels_copied_first() -> None:
+    """Copies of several panels, and the sums of all rows by their columns."""
+    target = for_cpu("znver3", False)
+    found = []
+    for m, n, k in itertools.product((64, 128, 250, 500), (600, 4096), (500, 767, 6000)):
+        kernel = kernel_of(target, m, n, k)
+        code = target.module()
+        packed_dot.emit(code, target, kernel.dot, "product")
+        found.append(stack_bytes(str(code)))
+    assert max(found) > 1 << 17
+    assert max(found) < 512 << 10
+
+
 def test_rhs_of_large_products_and_of_conversions_is_packed() -> None:
     """Units read the rows of lhs again for fewer columns than those of a product that is packed, and would convert them
     again.
@@ -462,8 +507,17 @@ def kernel_of(target: HostTarget, m: int, n: int, k: int) -> packed_dot.PackedDo
     """The kernel of the f32 product of an [m, k] and a [k, n] matrix."""
     made = product((F32, F32), F32, m, n, k)
     after = pipeline.run(module(made.operands, made), target, Dump())
-    (dot,) = (i for i in after.entry.instructions if i.opcode == "packed-dot")
-    return packed_dot.PackedDot(Frame(target.module(), target, dot, "kernel", collapsed=False))
+    (kernel,) = kernels_of(after, target)
+    return kernel
+
+
+def kernels_of(made: hlo.Module, target: HostTarget) -> list[packed_dot.PackedDot]:
+    """The kernels of a program's products."""
+    return [
+        packed_dot.PackedDot(Frame(target.module(), target, i, "kernel", collapsed=False))
+        for i in made.entry.instructions
+        if i.opcode == "packed-dot"
+    ]
 
 
 @pytest.mark.parametrize(("threads", "units"), [(1, 1), (2, 2), (4, 4)])

@@ -69,6 +69,9 @@ def test_large_f32_is_the_library_s_where_generated_code_is_not_known_to_be_fast
         (128, 512, 512, True),  # whose rhs lies in rows of 2 KB
         (64, 4096, 512, True),
         (64, 4000, 512, False),
+        (63, 768, 768, False),
+        (64, 768, 768, True),  # rows of 3 KB, which so many rows copy in long runs
+        (128, 576, 1536, False),
         (29, 3000, 1000, True),
         (30, 3000, 1000, False),  # 400,000 bytes of rhs for each row
         (64, 500, 64, False),
