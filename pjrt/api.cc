@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <new>
 #include <string>
 
+#include "core/runtime/exceptions.h"
 #include "pjrt/call.h"
 #include "pjrt/functions.h"
 #include "pjrt/layouts.h"
@@ -117,20 +119,13 @@ PJRT_Error* UnimplementedError(const char* function) {
   return ToError(Unimplemented(function, " is not implemented by tripont"));
 }
 
-PJRT_Error* OutOfMemoryError(const char* function) {
-  try {
-    return ToError(ResourceExhausted(function, ": out of host memory"));
-  } catch (const std::exception&) {
-    return LastError();
-  }
+PJRT_Error* NewError(Status status) noexcept {
+  auto* const error = new (std::nothrow) PJRT_Error{std::move(status)};
+  return error != nullptr ? error : LastError();
 }
 
-PJRT_Error* ExceptionError(const char* function, const char* what) {
-  try {
-    return ToError(Internal(function, ": ", what));
-  } catch (const std::exception&) {
-    return LastError();
-  }
+PJRT_Error* ExceptionError(const char* function) noexcept {
+  return NewError(StatusOfException(function));
 }
 
 }  // namespace tripont::pjrt

@@ -7,9 +7,11 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "core/runtime/exceptions.h"
 #include "core/runtime/parallel.h"
 #include "core/runtime/profile.h"
 #include "core/runtime/strided_copy.h"
@@ -44,6 +46,9 @@ struct PJRT_AsyncHostToDeviceTransferManager {
 
 namespace tripont::pjrt {
 namespace {
+
+// What an error of a copy begins with.
+constexpr std::string_view kCopying = "copying a piece of an array to the device";
 
 StatusOr<PendingBuffer*> Find(PJRT_AsyncHostToDeviceTransferManager* manager, int index) {
   if (index < 0 || static_cast<size_t>(index) >= manager->buffers.size()) {
@@ -149,12 +154,15 @@ Status AsyncHostToDeviceTransferManager_TransferData(
                            " bytes, or `data` is null");
   }
   TRIPONT_RETURN_IF_ERROR(BeginPiece(manager, *pending, args.buffer_index));
-  {
+  const Status copied = Guarded(kCopying, [&] {
     const HostActivity activity(kHostToDevice, args.transfer_size);
     ParallelCopy(static_cast<char*>(pending->hold.data()) + args.offset, args.data,
                  args.transfer_size);
-  }
-  EndPiece(manager, *pending, args.is_last_transfer);
+    return OkStatus();
+  });
+  // A piece that has not come may be sent again.
+  EndPiece(manager, *pending, copied.ok() && args.is_last_transfer);
+  TRIPONT_RETURN_IF_ERROR(copied);
   args.done_with_h2d_transfer = ToHandle(nullptr);
   return OkStatus();
 }
@@ -177,12 +185,15 @@ Status AsyncHostToDeviceTransferManager_TransferLiteral(
   TRIPONT_ASSIGN_OR_RETURN(const std::vector<int64_t> destination,
                            HostStrides(nullptr, shape.dimensions, element_size));
   TRIPONT_RETURN_IF_ERROR(BeginPiece(manager, *pending, args.buffer_index));
-  if (pending->byte_size > 0) {
+  const Status copied = Guarded(kCopying, [&] {
+    if (pending->byte_size == 0) return OkStatus();
     const HostActivity activity(kHostToDevice, static_cast<int64_t>(pending->byte_size));
     StridedCopy(pending->hold.data(), destination, args.data, source, shape.dimensions,
                 element_size);
-  }
-  EndPiece(manager, *pending, /*is_last=*/true);
+    return OkStatus();
+  });
+  EndPiece(manager, *pending, /*is_last=*/copied.ok());
+  TRIPONT_RETURN_IF_ERROR(copied);
   args.done_with_h2d_transfer = ToHandle(nullptr);
   return OkStatus();
 }

@@ -3,9 +3,11 @@
 #include "pjrt/buffer.h"
 
 #include <memory>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "core/runtime/exceptions.h"
 #include "core/runtime/exchange.h"
 #include "core/runtime/parallel.h"
 #include "core/runtime/profile.h"
@@ -18,6 +20,9 @@
 
 namespace tripont::pjrt {
 namespace {
+
+// What an error of a copy begins with.
+constexpr std::string_view kCopying = "copying an array to the host";
 
 int64_t ElementSize(const PJRT_Buffer& buffer) {
   return static_cast<int64_t>(ByteWidth(buffer.buffer->shape().type));
@@ -76,33 +81,36 @@ struct PendingRawCopy {
   Ref<Event> done;
 };
 
+Status CopyRaw(const PendingRawCopy& pending, void* destination) {
+  const HostActivity activity(kDeviceToHost, static_cast<int64_t>(pending.size));
+  ParallelCopy(destination, static_cast<const char*>(pending.source.data()) + pending.offset,
+               pending.size);
+  return OkStatus();
+}
+
 Status NoDestination(size_t size) {
   return InvalidArgument("`dst` is null, but ", size, " bytes are to be copied to it");
 }
 
+Status BeginRawCopy(const PJRT_Buffer_CopyRawToHostFuture_Callback_Args& args) {
+  std::shared_ptr<PendingRawCopy> pending(static_cast<PendingRawCopy*>(args.callback_data));
+  TRIPONT_RETURN_IF_ERROR(ToStatus(args.error_code, args.error_message, args.error_message_size));
+  if (args.dst == nullptr && pending->size != 0) return NoDestination(pending->size);
+  Event* definition = pending->source.buffer()->definition_event();
+  definition->OnReady([pending = std::move(pending), destination = args.dst](const Status& made) {
+    const Status status =
+        made.ok() ? Guarded(kCopying, [&] { return CopyRaw(*pending, destination); }) : made;
+    status.ok() ? pending->done->SetReady() : pending->done->SetError(status);
+  });
+  return OkStatus();
+}
+
+// Called by the framework, which cannot be told of an error but by the event.
 void StartRawCopy(PJRT_Buffer_CopyRawToHostFuture_Callback_Args* args) {
   if (args == nullptr) return;
-  const std::shared_ptr<PendingRawCopy> pending(static_cast<PendingRawCopy*>(args->callback_data));
-  if (NumberOf(args->error_code) != PJRT_Error_Code_OK) {
-    pending->done->SetError(
-        ToStatus(args->error_code, args->error_message, args->error_message_size));
-    return;
-  }
-  if (args->dst == nullptr && pending->size != 0) {
-    pending->done->SetError(NoDestination(pending->size));
-    return;
-  }
-  Event* definition = pending->source.buffer()->definition_event();
-  definition->OnReady([pending, destination = args->dst](const Status& status) {
-    if (!status.ok()) {
-      pending->done->SetError(status);
-      return;
-    }
-    const HostActivity activity(kDeviceToHost, static_cast<int64_t>(pending->size));
-    ParallelCopy(destination, static_cast<const char*>(pending->source.data()) + pending->offset,
-                 pending->size);
-    pending->done->SetReady();
-  });
+  const Ref<Event> done = static_cast<PendingRawCopy*>(args->callback_data)->done;
+  const Status status = Guarded(kCopying, [args] { return BeginRawCopy(*args); });
+  if (!status.ok()) done->SetError(status);
 }
 
 Status CheckRange(const PJRT_Buffer& buffer, int64_t offset, int64_t size) {

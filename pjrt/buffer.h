@@ -15,15 +15,20 @@
 struct PJRT_Buffer final {
   PJRT_Buffer(tripont::Ref<tripont::Buffer> buffer, PJRT_Memory* memory,
               tripont::pjrt::Layout* layout = nullptr)
-      : buffer(std::move(buffer)), memory(memory), layout(layout) {
+      : PJRT_Buffer(buffer->shape(), memory, layout) {
+    this->buffer = std::move(buffer);
+  }
+  // A handle of an array of this shape, which is put into `buffer` before anybody sees it.
+  PJRT_Buffer(const tripont::Shape& shape, PJRT_Memory* memory, tripont::pjrt::Layout* layout)
+      : memory(memory), layout(layout) {
     if (layout != nullptr) [[unlikely]] {
-      own_dims = tripont::pjrt::FromMemoryOrder(this->buffer->shape().dimensions, *layout);
+      own_dims = tripont::pjrt::FromMemoryOrder(shape.dimensions, *layout);
     }
   }
 
-  // Never null. Destroying the handle deletes the buffer: that is what PJRT asks for, even if
-  // others hold shares of it.
-  const tripont::Ref<tripont::Buffer> buffer;
+  // Never null, and always the same. Destroying the handle deletes the buffer: that is what PJRT
+  // asks for, even if others hold shares of it.
+  tripont::Ref<tripont::Buffer> buffer;
   PJRT_Memory* const memory;
   // Null if the array is row-major. Else `buffer` has its dimensions in the order of memory.
   tripont::pjrt::Layout* const layout;

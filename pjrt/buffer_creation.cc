@@ -1,6 +1,7 @@
 // Making buffers: from host arrays, as views of foreign memory, uninitialised, or failed from the
 // start.
 
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -100,6 +101,8 @@ Status Client_CreateViewOfDeviceBuffer(PJRT_Client_CreateViewOfDeviceBuffer_Args
                  user_arg = args.on_delete_callback_arg] { callback(data, user_arg); };
   }
   const bool row_major = CheckDeviceLayout(args.layout, shape.dimensions, ElementSize(shape)).ok();
+  // Made first: an error means that the callback is not called.
+  auto handle = std::make_unique<PJRT_Buffer>(shape, memory, nullptr);
   Ref<Buffer> buffer;
   if (row_major) {
     buffer = exchange::TakeOffer(args.device_buffer_ptr, shape, memory->memory);
@@ -120,7 +123,8 @@ Status Client_CreateViewOfDeviceBuffer(PJRT_Client_CreateViewOfDeviceBuffer_Args
         buffer, Buffer::FromHost(memory->memory, shape, args.device_buffer_ptr, strides));
     on_delete();
   }
-  args.buffer = new PJRT_Buffer(std::move(buffer), memory);
+  handle->buffer = std::move(buffer);
+  args.buffer = handle.release();
   return OkStatus();
 }
 

@@ -5,8 +5,6 @@
 
 #include <cstddef>
 #include <cstring>
-#include <exception>
-#include <new>
 #include <string>
 #include <utility>
 
@@ -20,12 +18,15 @@ struct PJRT_Error {
 
 namespace tripont::pjrt {
 
-// Null for an OK status, else a new error for the caller.
-inline PJRT_Error* ToError(Status status) {
+// A new error for the caller; where there is no memory for it, one that was made at the start.
+PJRT_Error* NewError(Status status) noexcept;
+
+// Null for an OK status, else an error for the caller.
+inline PJRT_Error* ToError(Status status) noexcept {
   if (status.ok()) [[likely]] {
     return nullptr;
   }
-  return new PJRT_Error{std::move(status)};
+  return NewError(std::move(status));
 }
 
 // The number in an enum of the caller, who may have put any there: reading it as an enum would be
@@ -75,8 +76,8 @@ PJRT_Error* StructTooShortError(const char* function, size_t size, size_t requir
                                 const char* field);
 PJRT_Error* NullHandleError(const char* function, const char* handle);
 PJRT_Error* UnimplementedError(const char* function);
-PJRT_Error* OutOfMemoryError(const char* function);
-PJRT_Error* ExceptionError(const char* function, const char* what);
+// Gives the error of the exception that is being handled.
+PJRT_Error* ExceptionError(const char* function) noexcept;
 
 // One function of the API. `Contract` says what the caller must give (see functions.h):
 //   using Args; kFullSize, kRequiredSize, kField, kHandleName; static bool HasHandle(const Args&);
@@ -109,12 +110,8 @@ PJRT_Error* Call(typename Contract::Args* args) noexcept {
       return NullHandleError(kName.text, Contract::kHandleName);
     }
     return ToError(kImplementation(*args));
-  } catch (const std::bad_alloc&) {
-    return OutOfMemoryError(kName.text);
-  } catch (const std::exception& exception) {
-    return ExceptionError(kName.text, exception.what());
   } catch (...) {
-    return ExceptionError(kName.text, "unknown exception");
+    return ExceptionError(kName.text);
   }
 }
 

@@ -1,5 +1,6 @@
 // Functions of PJRT_Device and PJRT_Memory.
 
+#include "core/runtime/exceptions.h"
 #include "pjrt/call.h"
 #include "pjrt/client.h"
 #include "pjrt/device_memory.h"
@@ -94,5 +95,6 @@ Status Memory_AddressableByDevices(PJRT_Memory_AddressableByDevices_Args& args) 
 }  // namespace tripont::pjrt
 
 PJRT_Error* tripont_device_reset_peak_memory(PJRT_Device* device) {
-  return tripont::pjrt::ToError(tripont::pjrt::ResetPeakMemory(device));
+  return tripont::pjrt::ToError(tripont::Guarded(
+      "resetting the peak of memory", [device] { return tripont::pjrt::ResetPeakMemory(device); }));
 }

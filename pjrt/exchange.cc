@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "core/runtime/exceptions.h"
 #include "core/runtime/exchange.h"
 #include "pjrt/buffer.h"
 #include "pjrt/call.h"
@@ -25,5 +26,6 @@ Status Collect(int64_t ticket, PJRT_Device* device, PJRT_Buffer** handle) {
 }  // namespace tripont::pjrt
 
 PJRT_Error* tripont_exchange_collect(int64_t ticket, PJRT_Device* device, PJRT_Buffer** buffer) {
-  return tripont::pjrt::ToError(tripont::pjrt::Collect(ticket, device, buffer));
+  return tripont::pjrt::ToError(tripont::Guarded(
+      "taking an array over", [&] { return tripont::pjrt::Collect(ticket, device, buffer); }));
 }

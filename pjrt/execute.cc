@@ -3,15 +3,14 @@
 
 #include <algorithm>
 #include <array>
-#include <exception>
 #include <memory>
 #include <mutex>
-#include <new>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "core/runtime/dynamic_results.h"
+#include "core/runtime/exceptions.h"
 #include "core/runtime/profile.h"
 #include "pjrt/buffer.h"
 #include "pjrt/call.h"
@@ -119,8 +118,32 @@ struct CallOptions {
   uint64_t caller = 0;
 };
 
-// Runs on one device and puts handles of the results into `outputs`. On error `outputs` is left as
-// it was.
+// The handles of a launch's results. They are made in the caller's list before the launch, after
+// which nothing may fail; the list gets null pointers if it does not come to that.
+class OutputHandles {
+ public:
+  explicit OutputHandles(PJRT_Buffer** outputs) : outputs_(outputs) {}
+  ~OutputHandles() {
+    for (size_t i = 0; i < made_; ++i) delete std::exchange(outputs_[i], nullptr);
+  }
+  OutputHandles(const OutputHandles&) = delete;
+  OutputHandles& operator=(const OutputHandles&) = delete;
+
+  void Make(const Shape& shape, PJRT_Memory* memory, Layout* layout) {
+    outputs_[made_] = new PJRT_Buffer(shape, memory, layout);
+    ++made_;
+  }
+  void Give(std::span<Ref<Buffer>> results) {
+    for (size_t i = 0; i < made_; ++i) outputs_[i]->buffer = std::move(results[i]);
+    made_ = 0;
+  }
+
+ private:
+  PJRT_Buffer** const outputs_;
+  size_t made_ = 0;
+};
+
+// Runs on one device and puts handles of the results into `outputs`; null pointers on error.
 Status Launch(const PJRT_LoadedExecutable& executable, PJRT_Device* device,
               std::span<PJRT_Buffer* const> arguments, const CallOptions& options,
               const Participation* participation, PJRT_Buffer** outputs, PJRT_Event** done_handle) {
@@ -142,17 +165,22 @@ Status Launch(const PJRT_LoadedExecutable& executable, PJRT_Device* device,
   const size_t num_outputs = info.num_outputs();
   const Artifact& artifact = info.executable->artifact();
   ScratchArray<Ref<Buffer>, kInlineBuffers> results(artifact.results.size());
+  OutputHandles handles(outputs);
+  const auto make = [&](size_t i, const Shape& shape) {
+    handles.Make(shape, device->memory(info.output_memories[i]),
+                 info.result_layouts.empty() ? nullptr : info.result_layouts[i]);
+  };
+  const bool cut = NeedsCutting(artifact);  // their shapes are known afterwards
+  for (size_t i = 0; i < num_outputs && !cut; ++i) make(i, artifact.results[i].shape);
   Ref<Event> done;
   TRIPONT_RETURN_IF_ERROR(info.executable->Execute(
       device->device, buffers.span(), options.non_donatable, results.span(),
       done_handle != nullptr ? &done : nullptr, participation, options.user_data, options.caller));
-  if (NeedsCutting(artifact)) [[unlikely]] {
+  if (cut) [[unlikely]] {
     TRIPONT_RETURN_IF_ERROR(CutResults(*info.executable, results.span()));
+    for (size_t i = 0; i < num_outputs; ++i) make(i, results[i]->shape());
   }
-  for (size_t i = 0; i < num_outputs; ++i) {
-    outputs[i] = new PJRT_Buffer(std::move(results[i]), device->memory(info.output_memories[i]),
-                                 info.result_layouts.empty() ? nullptr : info.result_layouts[i]);
-  }
+  handles.Give(results.span());
   if (done_handle != nullptr) *done_handle = ToHandle(std::move(done));
   return OkStatus();
 }
@@ -229,6 +257,7 @@ Status JoinTogether(const PJRT_LoadedExecutable& executable,
                          " has results whose sizes depend on values; such a program is launched on "
                          "one device at a time");
   }
+  participations.reserve(executable.devices.size());  // no launch is taken and then forgotten
   for (size_t i = 0; i < executable.devices.size(); ++i)
     participations.push_back(Participate(executable, i));
   return OkStatus();
@@ -243,22 +272,10 @@ Status JoinAlone(const PJRT_LoadedExecutable& executable, PJRT_Device* device,
                            executable.devices.size(), " devices, and ",
                            device->description->debug_string, " is not one of them");
   }
+  participations.reserve(1);  // no launch is taken and then forgotten
   participations.push_back(
       Participate(executable, static_cast<size_t>(found - executable.devices.begin())));
   return OkStatus();
-}
-
-// `launch`'s status; an exception becomes one, since the other devices of the launch must hear of it.
-template <typename Function>
-Status Caught(const PJRT_LoadedExecutable& executable, Function launch) {
-  try {
-    return launch();
-  } catch (const std::bad_alloc&) {
-    return ResourceExhausted("program ", executable.info->executable->name(),
-                             ": out of host memory");
-  } catch (const std::exception& exception) {
-    return Internal("program ", executable.info->executable->name(), ": ", exception.what());
-  }
 }
 
 }  // namespace
@@ -301,7 +318,8 @@ Status LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args& args) {
       participations.push_back({.is_alone = true, .device = device->description->id, .launch = {}});
     }
     const Participation* const participation = several || is_of_job ? &participations[i] : nullptr;
-    Status status = Caught(executable, [&] {
+    // An exception becomes a status, since the other devices of the launch must hear of it.
+    Status status = Guarded(executable.info->executable->name(), [&] {
       return Launch(executable, device, arguments, options, participation, outputs, done);
     });
     if (!status.ok()) [[unlikely]] {

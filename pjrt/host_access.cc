@@ -1,5 +1,6 @@
 #include "pjrt/host_access.h"
 
+#include "core/runtime/exceptions.h"
 #include "core/runtime/parallel.h"
 #include "pjrt/buffer.h"
 #include "pjrt/call.h"
@@ -38,11 +39,13 @@ Status AwaitExclusive(PJRT_Buffer* handle, void** address) {
 }  // namespace tripont::pjrt
 
 PJRT_Error* tripont_buffer_await_read(PJRT_Buffer* buffer, void** address) {
-  return tripont::pjrt::ToError(tripont::pjrt::AwaitContent(buffer, address));
+  return tripont::pjrt::ToError(tripont::Guarded(
+      "waiting for an array", [&] { return tripont::pjrt::AwaitContent(buffer, address); }));
 }
 
 PJRT_Error* tripont_buffer_await_write(PJRT_Buffer* buffer, void** address) {
-  return tripont::pjrt::ToError(tripont::pjrt::AwaitExclusive(buffer, address));
+  return tripont::pjrt::ToError(tripont::Guarded(
+      "waiting for an array", [&] { return tripont::pjrt::AwaitExclusive(buffer, address); }));
 }
 
 void tripont_parallel_for(int64_t count, int64_t grain,

@@ -1,13 +1,14 @@
 #include "pjrt/profiler.h"
 
 #include <cstring>
-#include <exception>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "core/runtime/exceptions.h"
 #include "core/runtime/profile.h"
 #include "core/runtime/status.h"
 #include "pjrt/profile_recording.h"
@@ -32,22 +33,26 @@ struct PLUGIN_Profiler {
 namespace tripont::pjrt {
 namespace {
 
-PLUGIN_Profiler_Error* ToProfilerError(Status status) {
-  return status.ok() ? nullptr : new PLUGIN_Profiler_Error{std::move(status)};
+// For when there is no memory for another one. Made with the table, never destroyed.
+PLUGIN_Profiler_Error* LastError() {
+  static auto* const error = new PLUGIN_Profiler_Error{OutOfHostMemory()};
+  return error;
+}
+
+PLUGIN_Profiler_Error* ToProfilerError(Status status) noexcept {
+  if (status.ok()) return nullptr;
+  auto* const error = new (std::nothrow) PLUGIN_Profiler_Error{std::move(status)};
+  return error != nullptr ? error : LastError();
 }
 
 // One function of the table. struct_size is not looked at: XLA's own client leaves it
 // uninitialised in all argument structs of the profiler.
 template <typename Args, Status (*kImplementation)(Args&)>
-PLUGIN_Profiler_Error* Guarded(Args* args) noexcept {
-  try {
-    if (args == nullptr) return ToProfilerError(InvalidArgument("profiler: no arguments"));
-    return ToProfilerError(kImplementation(*args));
-  } catch (const std::bad_alloc&) {
-    return ToProfilerError(ResourceExhausted("profiler: out of host memory"));
-  } catch (const std::exception& exception) {
-    return ToProfilerError(Internal("profiler: ", exception.what()));
-  }
+PLUGIN_Profiler_Error* Called(Args* args) noexcept {
+  return ToProfilerError(Guarded("profiler", [args] {
+    if (args == nullptr) return InvalidArgument("profiler: no arguments");
+    return kImplementation(*args);
+  }));
 }
 
 // Reads a tensorflow.ProfileOptions (tsl/profiler/protobuf/profiler_options.proto). A field that is
@@ -148,7 +153,7 @@ Status CollectData(PLUGIN_Profiler_CollectData_Args& args) {
 // The functions of errors themselves cannot fail.
 
 void ErrorDestroy(PLUGIN_Profiler_Error_Destroy_Args* args) {
-  if (args != nullptr) delete args->error;
+  if (args != nullptr && args->error != LastError()) delete args->error;
 }
 
 void ErrorMessage(PLUGIN_Profiler_Error_Message_Args* args) {
@@ -181,16 +186,17 @@ uint64_t CallerInProfile(const PJRT_Extension_Base* extensions) {
 
 PJRT_Extension_Base* ProfilerExtension() {
   static PLUGIN_Profiler_Api api = [] {
+    LastError();  // while there is memory
     PLUGIN_Profiler_Api result{};
     result.struct_size = PLUGIN_Profiler_Api_STRUCT_SIZE;
     result.error_destroy = ErrorDestroy;
     result.error_message = ErrorMessage;
     result.error_get_code = ErrorGetCode;
-    result.create = Guarded<PLUGIN_Profiler_Create_Args, Create>;
-    result.destroy = Guarded<PLUGIN_Profiler_Destroy_Args, Destroy>;
-    result.start = Guarded<PLUGIN_Profiler_Start_Args, Start>;
-    result.stop = Guarded<PLUGIN_Profiler_Stop_Args, Stop>;
-    result.collect_data = Guarded<PLUGIN_Profiler_CollectData_Args, CollectData>;
+    result.create = Called<PLUGIN_Profiler_Create_Args, Create>;
+    result.destroy = Called<PLUGIN_Profiler_Destroy_Args, Destroy>;
+    result.start = Called<PLUGIN_Profiler_Start_Args, Start>;
+    result.stop = Called<PLUGIN_Profiler_Stop_Args, Stop>;
+    result.collect_data = Called<PLUGIN_Profiler_CollectData_Args, CollectData>;
     return result;
   }();
   static PJRT_Profiler_Extension extension{

@@ -3,9 +3,11 @@
 #include <atomic>
 #include <cstring>
 #include <memory>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "core/runtime/exceptions.h"
 #include "core/runtime/object_pool.h"
 #include "core/runtime/parallel.h"
 #include "core/runtime/profile.h"
@@ -17,6 +19,9 @@ namespace {
 // Copies between memories below this many bytes are made on the caller's thread.
 constexpr size_t kInlineCopyBytes = 256 << 10;
 
+// What an error of a copy begins with.
+constexpr std::string_view kCopying = "copying an array";
+
 // The number of this thread among the threads that borrowed buffers; 0 if it borrowed none. Two
 // threads of a process never have the same number.
 thread_local uint64_t this_thread = 0;
@@ -26,19 +31,19 @@ uint64_t NewThread() {
   return threads.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
-// Calls `copy`, which reads the buffer's memory, when the content is there: now (and gives null), or
+// Calls `copy`, which reads the buffer's memory and gives a status, when the content is there: now (and gives null), or
 // later. The event says when it is done, or has the producer's error.
 template <typename Copy>
 StatusOr<Ref<Event>> ReadWhenReady(Buffer& buffer, const Copy& copy) {
   TRIPONT_ASSIGN_OR_RETURN(Hold hold, buffer.Acquire());
   if (buffer.IsReady()) {
-    copy();
+    TRIPONT_RETURN_IF_ERROR(copy());
     return Ref<Event>();
   }
   auto done = MakeRef<Event>();
   buffer.definition_event()->OnReady(
-      [copy, done, hold = std::make_shared<Hold>(std::move(hold))](const Status& status) {
-        if (status.ok()) copy();
+      [copy, done, hold = std::make_shared<Hold>(std::move(hold))](const Status& made) {
+        const Status status = made.ok() ? Guarded(kCopying, copy) : made;
         hold->Release();
         status.ok() ? done->SetReady() : done->SetError(status);
       });
@@ -122,9 +127,9 @@ void Buffer::operator delete(void* memory) { ObjectPool<Buffer>::Free(memory); }
 
 Ref<Buffer> Buffer::TryAllocate(Memory* memory, const Shape& shape, size_t byte_size,
                                 Ref<Event> definition) {
+  Ref<Buffer> buffer(new Buffer(memory, shape, byte_size, std::move(definition)));
   const Block block = memory->allocator().TryAllocate(byte_size);
   if (block.data == nullptr) return nullptr;
-  Ref<Buffer> buffer(new Buffer(memory, shape, byte_size, std::move(definition)));
   buffer->data_ = block.data;
   buffer->block_ = block;
   buffer->allocator_ = &memory->allocator();
@@ -189,13 +194,14 @@ bool Buffer::IsLentByThisThread() const {
 StatusOr<Ref<Buffer>> Buffer::Share(Buffer& source) {
   // Counted as seen from outside, so that no execution takes the memory over meanwhile.
   if (!source.TryHoldToEnqueue()) return source.HoldError();
+  const std::unique_ptr<Buffer, void (*)(Buffer*)> held(
+      &source, [](Buffer* buffer) { buffer->ReleaseHoldToEnqueue(); });
   Ref<Buffer> share(
       new Buffer(source.memory_, source.shape_, source.byte_size_, source.definition_));
   share->data_ = source.data_;
   // Shares of shares share with the first one, so that no chain of them keeps the others alive.
   share->root_ = source.root_ ? source.root_ : Ref<Buffer>(&source);
   share->root_->state_.fetch_add(kExternal, std::memory_order_acq_rel);
-  source.ReleaseHoldToEnqueue();
   return share;
 }
 
@@ -213,10 +219,11 @@ StatusOr<Ref<Buffer>> Buffer::Deferred(Buffer& source, const Shape& shape,
   return buffer;
 }
 
-void Buffer::CopyFromSource(const Buffer& source) {
+Status Buffer::CopyFromSource(const Buffer& source) {
   const HostActivity activity(kDeviceToDevice, static_cast<int64_t>(byte_size_));
   StridedCopy(data_, shape_.DenseByteStrides(), source.data_, deferred_->byte_strides,
               shape_.dimensions, ByteWidth(shape_.type));
+  return OkStatus();
 }
 
 // Under a hold or an external reference. False if there is no room.
@@ -225,13 +232,15 @@ bool Buffer::MakeContent() {
   const std::lock_guard lock(deferred.mutex);
   if ((state_.load(std::memory_order_acquire) & kDeferred) == 0) return true;
   if (!deferred.failed) {
-    const Block block = memory_->allocator().TryAllocate(byte_size_);
-    if (block.data == nullptr) return false;
-    data_ = block.data;
-    block_ = block;
-    allocator_ = &memory_->allocator();
+    if (block_.data == nullptr) {  // else an exception has ended the copy into it
+      const Block block = memory_->allocator().TryAllocate(byte_size_);
+      if (block.data == nullptr) return false;
+      data_ = block.data;
+      block_ = block;
+      allocator_ = &memory_->allocator();
+    }
     if (deferred.source->IsReady()) {
-      CopyFromSource(*deferred.source);
+      (void)CopyFromSource(*deferred.source);
       deferred.source = nullptr;
     } else {
       deferred.wanted = true;
@@ -243,17 +252,18 @@ bool Buffer::MakeContent() {
 }
 
 // The source's content is there, or never will be.
-void Buffer::SourceDecided(const Status& status) {
+void Buffer::SourceDecided(const Status& decided) {
   DeferredContent& deferred = *deferred_;
+  Status status = decided;
   bool wanted;
   {
     const std::lock_guard lock(deferred.mutex);
     wanted = deferred.wanted;
-    deferred.failed = !status.ok();
     if (wanted) {
-      if (status.ok()) CopyFromSource(*deferred.source);
+      if (status.ok()) status = Guarded(kCopying, [&] { return CopyFromSource(*deferred.source); });
       deferred.source = nullptr;
     }
+    deferred.failed = !status.ok();
   }
   if (wanted) DropHold(kHold);
   status.ok() ? definition_->SetReady() : definition_->SetError(status);
@@ -264,15 +274,19 @@ Ref<Buffer> Buffer::Failed(Memory* memory, const Shape& shape, const Status& sta
   return Ref<Buffer>(new Buffer(memory, shape, size.ok() ? *size : 0, Event::Failed(status)));
 }
 
-Ref<Buffer> Buffer::FromDonation(Memory* memory, const Shape& shape, Donation donation,
-                                 Ref<Event> definition) {
-  Buffer& donated = *donation.buffer_;
-  Ref<Buffer> buffer(new Buffer(memory, shape, donated.byte_size_, std::move(definition)));
+Ref<Buffer> Buffer::ForDonation(Memory* memory, const Shape& shape, const Donation& donation,
+                                Ref<Event> definition) {
+  const size_t size = donation.buffer_->byte_size_;
+  Ref<Buffer> buffer(new Buffer(memory, shape, size, std::move(definition)));
   buffer->data_ = donation.data_;
-  buffer->block_ = std::exchange(donated.block_, Block{});
-  buffer->allocator_ = donated.allocator_;
-  donation.buffer_ = nullptr;  // kTaken stays set: the old buffer has nothing to free
   return buffer;
+}
+
+void Buffer::TakeOver(Donation donation) noexcept {
+  Buffer& donated = *donation.buffer_;
+  block_ = std::exchange(donated.block_, Block{});
+  allocator_ = donated.allocator_;
+  donation.buffer_ = nullptr;  // kTaken stays set: the old buffer has nothing to free
 }
 
 Status Buffer::HoldError() const {
@@ -287,9 +301,19 @@ Status Buffer::HoldError() const {
 bool Buffer::TryAdd(uint64_t what) {
   const uint64_t before = state_.fetch_add(what, std::memory_order_acq_rel);
   if ((before & (kDeleted | kDeferred)) == 0) return true;
-  if ((before & kDeleted) == 0 && MakeContent()) return true;
+  if ((before & kDeleted) == 0 && MakeContentFor(what)) return true;
   DropHold(what);
   return false;
+}
+
+// MakeContent, which must not leave the hold behind if it throws.
+bool Buffer::MakeContentFor(uint64_t what) {
+  try {
+    return MakeContent();
+  } catch (...) {
+    DropHold(what);
+    throw;
+  }
 }
 
 StatusOr<Hold> Buffer::Acquire() {
@@ -399,6 +423,7 @@ StatusOr<Ref<Event>> Buffer::CopyToHost(void* destination, size_t size,
     const HostActivity activity(kDeviceToHost, static_cast<int64_t>(byte_size_));
     StridedCopy(destination, strides, data_, shape_.DenseByteStrides(), shape_.dimensions,
                 ByteWidth(shape_.type));
+    return OkStatus();
   };
   return ReadWhenReady(*this, copy);
 }
@@ -411,6 +436,7 @@ StatusOr<Ref<Event>> Buffer::CopyRawToHost(void* destination, size_t offset, siz
   const auto copy = [this, destination, offset, size] {
     const HostActivity activity(kDeviceToHost, static_cast<int64_t>(size));
     ParallelCopy(destination, static_cast<const char*>(data_) + offset, size);
+    return OkStatus();
   };
   return ReadWhenReady(*this, copy);
 }

@@ -53,7 +53,7 @@ class TRIPONT_EXPORT Hold {
 };
 
 // A buffer that was given up to an execution. If `exclusive`, the memory is the execution's:
-// Buffer::FromDonation makes a result of it, or it is freed with the donation. If not (external
+// Buffer::TakeOver gives it to a result, or it is freed with the donation. If not (external
 // memory, or external references exist), the memory may only be read, and only while the donation
 // lives.
 class TRIPONT_EXPORT Donation {
@@ -127,9 +127,11 @@ class TRIPONT_EXPORT Buffer final : public RefCounted<Buffer> {
                                         std::vector<int64_t> byte_strides);
   // A buffer without memory whose definition event failed with `status`.
   static Ref<Buffer> Failed(Memory* memory, const Shape& shape, const Status& status);
-  // A result that lives in the memory of an exclusive donation of the same size.
-  static Ref<Buffer> FromDonation(Memory* memory, const Shape& shape, Donation donation,
-                                  Ref<Event> definition);
+  // A result that is to live in the memory of an exclusive donation of the same size: it has the
+  // address, and TakeOver gives it the memory. Until then the donation can be undone.
+  static Ref<Buffer> ForDonation(Memory* memory, const Shape& shape, const Donation& donation,
+                                 Ref<Event> definition);
+  void TakeOver(Donation donation) noexcept;
 
   const Shape& shape() const { return shape_; }
   // Bytes of the array (dense).
@@ -218,8 +220,9 @@ class TRIPONT_EXPORT Buffer final : public RefCounted<Buffer> {
   static void* operator new(size_t size);  // from a pool of the thread (object_pool.h)
   static void operator delete(void* memory);
   bool TryAdd(uint64_t what);
+  bool MakeContentFor(uint64_t what);
   bool MakeContent();
-  void CopyFromSource(const Buffer& source);
+  Status CopyFromSource(const Buffer& source);
   void SourceDecided(const Status& status);
   void DropHold(uint64_t what);
   void HoldDropped(uint64_t now);  // what follows, with the state afterwards

@@ -68,6 +68,7 @@ StatusOr<Core*> Core::Get(const Options& options) {
     SetNumThreads(static_cast<int>(options.num_threads));
     if (IsAnotherCpu(options.cpu)) TRIPONT_RETURN_IF_ERROR(ActAsCpu(options.cpu));
     TRIPONT_ASSIGN_OR_RETURN(Backend* const backend, MakeBackend(options.device, options.python));
+    Event::AlwaysReady();  // is made, while there is memory
     core = new Core(options, *backend);
     core_instance.store(core, std::memory_order_release);
     pthread_atfork(&Core::PrepareFork, &Core::ParentAfterFork, &Core::ChildAfterFork);

@@ -3,18 +3,26 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <exception>
-#include <new>
 #include <tuple>
 
 #include "core/runtime/checksum.h"
 #include "core/runtime/device.h"
+#include "core/runtime/exceptions.h"
 #include "core/runtime/hosts/job.h"
 #include "core/runtime/logging.h"
 #include "core/runtime/strings.h"
 
 namespace tripont {
 namespace {
+
+// "all-reduce of program f"; less where there is no memory for that.
+std::string NameInProgram(std::string_view name, std::string_view program) noexcept {
+  try {
+    return StrCat(name, " of program ", program);
+  } catch (...) {
+    return "a collective";  // short enough to lie in the object
+  }
+}
 
 // Waiting longer than this is worth a line in the log.
 constexpr std::chrono::seconds kWarnAfter{20};
@@ -64,20 +72,22 @@ Status Launch::Meet(int64_t meeting, std::string_view name, std::span<const int6
   const std::pair<int64_t, int64_t> key(meeting, members[0]);
   std::unique_lock<std::mutex> lock(mutex_);
   if (!failure_.ok()) return failure_;
-  std::shared_ptr<Meeting>& entry = meetings_[key];
-  if (entry == nullptr) {
-    entry = std::make_shared<Meeting>();
-    entry->contributions.resize(members.size());
-    entry->arrived.resize(members.size());
-    entry->missing = members.size();
+  auto found = meetings_.find(key);
+  if (found == meetings_.end()) {
+    // Entered when it is complete: others look at all that is there.
+    auto made = std::make_shared<Meeting>();
+    made->contributions.resize(members.size());
+    made->arrived.resize(members.size());
+    made->missing = members.size();
     if (placement_.job != nullptr) {
-      entry->missing =
+      made->missing =
           static_cast<size_t>(std::count_if(members.begin(), members.end(), [&](int64_t member) {
             return placement_.IsLocal(member);
           }));
     }
+    found = meetings_.emplace(key, std::move(made)).first;
   }
-  const std::shared_ptr<Meeting> mine = entry;
+  const std::shared_ptr<Meeting> mine = found->second;
   mine->contributions[position] = contribution;
   mine->arrived[position] = true;
   if (--mine->missing > 0) {
@@ -94,10 +104,8 @@ Status Launch::Meet(int64_t meeting, std::string_view name, std::span<const int6
   Status status;
   try {
     status = work(mine->contributions);
-  } catch (const std::bad_alloc&) {
-    status = ResourceExhausted(name, " of program ", program_, ": out of host memory");
-  } catch (const std::exception& exception) {
-    status = Internal(name, " of program ", program_, ": ", exception.what());
+  } catch (...) {
+    status = StatusOfException(NameInProgram(name, program_));
   }
   // The other processes count on every collective of a launch.
   if (!status.ok() && placement_.job != nullptr) placement_.job->Break(status);
@@ -157,14 +165,18 @@ std::string Launch::Missing(const Meeting& meeting, std::span<const int64_t> mem
                 arrived.size() == 1 ? " is" : " are", " there)");
 }
 
-void Launch::Fail(int64_t participant, const Status& status) {
+void Launch::Fail(int64_t participant, const Status& status) noexcept {
   // In the child of a fork nobody waits for it, and a thread of the parent, its wire's, may have held the lock.
   if (placement_.job != nullptr && !placement_.job->CheckNotForked().ok()) return;
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!failure_.ok()) return;
-  failure_ = status.WithPrefix(StrCat("program ", program_, " failed on device xpu:",
-                                      placement_.devices[static_cast<size_t>(participant)]));
-  if (placement_.job != nullptr) placement_.job->Break(failure_);
+  failure_ = status;  // and where, and for the other processes, if there is memory for that
+  (void)Guarded("telling of a failure", [&] {
+    failure_ = status.WithPrefix(StrCat("program ", program_, " failed on device xpu:",
+                                        placement_.devices[static_cast<size_t>(participant)]));
+    if (placement_.job != nullptr) placement_.job->Break(failure_);
+    return OkStatus();
+  });
   for (const auto& [key, meeting] : meetings_) meeting->changed.notify_all();
 }
 
@@ -206,15 +218,17 @@ std::shared_ptr<LaunchSeries> LaunchSeries::Get(hosts::Job* job, const std::stri
 
 Ref<Launch> LaunchSeries::Next(int64_t participant) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const int64_t number = taken_[static_cast<size_t>(participant)]++;
-  const auto [entry, is_new] = open_.try_emplace(number);
-  Open& open = entry->second;
-  if (is_new) {
-    open.launch = MakeRef<Launch>(program_, placement_, number, timeout_seconds_);
-    open.missing = placement_.NumLocal();
+  // What throws comes before anything is changed: who could not take a launch has not taken it.
+  int64_t& taken = taken_[static_cast<size_t>(participant)];
+  auto entry = open_.find(taken);
+  if (entry == open_.end()) {
+    Open made{MakeRef<Launch>(program_, placement_, taken, timeout_seconds_),
+              placement_.NumLocal()};
+    entry = open_.emplace(taken, std::move(made)).first;
   }
-  Ref<Launch> launch = open.launch;
-  if (--open.missing == 0) open_.erase(entry);
+  ++taken;
+  Ref<Launch> launch = entry->second.launch;
+  if (--entry->second.missing == 0) open_.erase(entry);
   return launch;
 }
 

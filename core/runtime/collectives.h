@@ -85,7 +85,7 @@ class TRIPONT_EXPORT Launch : public RefCounted<Launch> {
 
   // The launch failed for participant `participant`, for good: everybody gets `status`, with the
   // device named. The first failure is the one that counts.
-  void Fail(int64_t participant, const Status& status);
+  void Fail(int64_t participant, const Status& status) noexcept;
 
   const std::string& program() const { return program_; }
   const Placement& placement() const { return placement_; }

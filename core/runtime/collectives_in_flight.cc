@@ -2,10 +2,9 @@
 
 #include <unistd.h>
 
-#include <exception>
-#include <new>
 #include <utility>
 
+#include "core/runtime/exceptions.h"
 #include "core/runtime/parallel.h"
 #include "core/runtime/strings.h"
 
@@ -21,24 +20,14 @@ Status CollectivesInFlight::Begin(int64_t meeting, std::function<Status()> work)
     if (!is_new) return Internal("collective ", meeting, " has begun already");
     Flight& flight = entry.first->second;
     wire_.stream.Enqueue(
-        [this, &flight, work = std::move(work)] {
-          Status status;
-          try {
-            status = work();
-          } catch (const std::bad_alloc&) {
-            status = ResourceExhausted("out of host memory");
-          } catch (const std::exception& exception) {
-            status = Internal(exception.what());
-          }
-          Land(flight, status);
-        },
+        [this, &flight, work = std::move(work)] { Land(flight, Guarded("a collective", work)); },
         [this, &flight](const Status& status) {
           // The child of a fork has forgotten the flight (Forget), and may have ended its execution.
           if (!InForkedChild()) Land(flight, status);
         });
-  } catch (const std::bad_alloc&) {
+  } catch (...) {
     if (is_new) flights_.erase(meeting);  // nobody would ever land it
-    return ResourceExhausted("collective ", meeting, ": out of host memory");
+    return StatusOfException("beginning a collective");
   }
   return OkStatus();
 }

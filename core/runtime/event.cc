@@ -1,8 +1,8 @@
 #include "core/runtime/event.h"
 
-#include <exception>
 #include <utility>
 
+#include "core/runtime/exceptions.h"
 #include "core/runtime/logging.h"
 #include "core/runtime/parallel.h"
 #include "core/runtime/profile.h"
@@ -17,6 +17,13 @@ void CallForkHook() {
   if (!InForkedChild()) return;
   if (void (*const hook)() = fork_hook.load(std::memory_order_acquire)) hook();
 }
+
+// Made when the library is loaded: a destructor must not need memory.
+const Status& DroppedStatus() {
+  static const auto* const status = new Status(Internal("the work was dropped before it was done"));
+  return *status;
+}
+[[maybe_unused]] const Status& made_at_start = DroppedStatus();
 
 }  // namespace
 
@@ -40,7 +47,7 @@ Event* Event::AlwaysReady() {
 
 Event::~Event() {
   // Nobody can decide the event any more: its callbacks must still be called, once.
-  if (!IsReady()) SetError(Internal("the work was dropped before it was done"));
+  if (!IsReady()) SetError(DroppedStatus());
 }
 
 Status Event::Await() const {
@@ -81,7 +88,7 @@ void Event::NoteCallerWaits() {
   caller_waits_since_.compare_exchange_strong(nobody, ProfileClockNs(), std::memory_order_relaxed);
 }
 
-void Event::Decide(Status status) {
+void Event::Decide(Status status) noexcept {
   if (claimed_.exchange(1, std::memory_order_acq_rel) != 0) return;
   status_ = std::move(status);
   // A waiter or a callback may drop the last outside reference while this still runs.
@@ -97,11 +104,12 @@ void Event::Decide(Status status) {
   }
   while (in_order != nullptr) {
     Node* const next = in_order->next;
-    try {
+    const Status called = Guarded("a callback of an event failed", [&] {
       in_order->callback(status_);
-    } catch (const std::exception& exception) {  // the others are to be called all the same
-      TRIPONT_LOG(kError, "a callback of an event failed: ", exception.what());
-    }
+      return OkStatus();
+    });
+    // The others are to be called all the same.
+    if (!called.ok()) LogText(LogLevel::kError, called.message(), "");
     delete in_order;
     in_order = next;
   }

@@ -50,8 +50,8 @@ class TRIPONT_EXPORT Event : public RefCounted<Event> {
   static void SetForkHook(void (*hook)());
 
   // The caller holds a reference until these return.
-  void SetReady() { Decide(Status()); }
-  void SetError(Status status) { Decide(std::move(status)); }
+  void SetReady() noexcept { Decide(Status()); }
+  void SetError(Status status) noexcept { Decide(std::move(status)); }
 
  private:
   friend class RefCounted<Event>;
@@ -63,7 +63,7 @@ class TRIPONT_EXPORT Event : public RefCounted<Event> {
   };
   // Lock-free, so that no lock can be left behind by another thread when the process forks.
   static Node* Decided() { return reinterpret_cast<Node*>(uintptr_t{1}); }
-  void Decide(Status status);
+  void Decide(Status status) noexcept;
 
   std::atomic<Node*> callbacks_{nullptr};  // a list, newest first; Decided() at the end
   std::atomic<uint32_t> claimed_{0};       // 1 once somebody is deciding

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <exception>
 #include <utility>
 
+#include "core/runtime/exceptions.h"
 #include "core/runtime/interrupt.h"
 #include "core/runtime/parallel.h"
 #include "core/runtime/profile.h"
@@ -65,14 +65,8 @@ class Executable::Execution : public StreamTask {
   Ref<Event> done;
 
   void Run() override {
-    Status status;
-    try {
-      status = AwaitAndRun();
-    } catch (const std::bad_alloc&) {  // the other devices of the launch must hear of it
-      status = ResourceExhausted("program ", executable->name(), ": out of host memory");
-    } catch (const std::exception& exception) {
-      status = Internal("program ", executable->name(), ": ", exception.what());
-    }
+    // The other devices of the launch must hear of an exception too.
+    const Status status = Guarded(executable->name(), [this] { return AwaitAndRun(); });
     if (!status.ok() && participation.launch) {
       participation.launch->Fail(participation.participant, status);
     }
@@ -119,9 +113,10 @@ class Executable::Execution : public StreamTask {
 // One call of Execute: what it has taken of its arguments, and the results that it makes. It lives
 // on the caller's stack, and its public functions are the steps of Execute, in their order.
 //
-// Until RunHere or Enqueue has begun, the end of the call gives everything back, however it comes:
-// what was donated is as it was before, and nothing is held. Afterwards donated memory belongs to
-// the results that took it over, or is freed; and what an Execution needs belongs to it.
+// Until RunHere or Enqueue has begun, the end of the call gives everything back, however it comes,
+// by an exception too: what was donated is as it was before, and nothing is held. Afterwards
+// donated memory belongs to the results that took it over, or is freed; and what an Execution needs
+// belongs to it.
 //
 // The steps that every call takes are inlined: as calls they would cost 4 % of the dispatch of a
 // small program (benchmarks/dispatch.py).
@@ -151,6 +146,10 @@ class Executable::Call {
     for (const int64_t index : executable_.artifact_.donatable_parameters) {
       if (std::find(non_donatable.begin(), non_donatable.end(), index) != non_donatable.end())
         continue;
+      // What was taken must not be lost for lack of memory.
+      if (donations_.empty()) {
+        donations_.reserve(executable_.artifact_.donatable_parameters.size());
+      }
       StatusOr<Donation> donation = arguments_[index]->Donate();
       if (!donation.ok()) return OfArgument(index, donation.status());
       donation_of_[index] = static_cast<int32_t>(donations_.size());
@@ -227,16 +226,20 @@ class Executable::Call {
   }
   bool runs_here() const { return runs_here_; }
 
-  // Makes a buffer for each result: fresh memory first, because only that can fail, then results
-  // that take over donated memory, then those that are computed when somebody reads them.
+  // Makes a buffer for each result: in fresh memory, at the address of donated memory that Begin
+  // will give it, or without memory, for those that are computed when somebody reads them.
   [[gnu::always_inline]] Status MakeResults() {
     for (size_t i = 0; i < results_.size(); ++i) {
       const ResultPlan& plan = executable_.results_[i];
-      if (DonationFor(plan) != nullptr || plan.deferred) continue;
+      if (plan.deferred) continue;
       Memory* const memory = device_->memory(plan.memory);
       const Shape& shape = ShapeOfResult(i);
-      results_[i] = Buffer::TryAllocate(memory, shape, plan.byte_size, event_);
-      if (!results_[i]) return Exhausted(memory, plan.byte_size, "result", i, shape);
+      if (const Donation* const donation = DonationFor(plan)) {
+        results_[i] = Buffer::ForDonation(memory, shape, *donation, event_);
+      } else {
+        results_[i] = Buffer::TryAllocate(memory, shape, plan.byte_size, event_);
+        if (!results_[i]) return Exhausted(memory, plan.byte_size, "result", i, shape);
+      }
       result_data_[i] = results_[i]->data();
     }
     for (size_t i = 0; i < arguments_.size(); ++i) {
@@ -244,15 +247,7 @@ class Executable::Call {
           donation_of_[i] < 0 ? arguments_[i]->data() : donations_[donation_of_[i]].data();
     }
     if (lent_bytes_ > 0 && !runs_here_) TRIPONT_RETURN_IF_ERROR(CopyLent());
-    for (size_t i = 0; !donations_.empty() && i < results_.size(); ++i) {
-      const ResultPlan& plan = executable_.results_[i];
-      Donation* const donation = DonationFor(plan);
-      if (donation == nullptr) continue;
-      overwritten_.emplace_back(donation->buffer());
-      results_[i] = Buffer::FromDonation(device_->memory(plan.memory), ShapeOfResult(i),
-                                         std::move(*donation), event_);
-      result_data_[i] = results_[i]->data();
-    }
+    if (!donations_.empty()) overwritten_.reserve(donations_.size());
     for (const auto& [result, source, byte_strides] : executable_.program_->deferred_results()) {
       result_data_[result] = nullptr;
       // Cannot fail: the source is there, and the shape was looked at when the program was loaded.
@@ -264,20 +259,18 @@ class Executable::Call {
 
   [[gnu::always_inline]] Status RunHere(const UserData* user_data, uint64_t caller,
                                         Ref<Event>* done) {
-    begun_ = true;
+    Begin();
     for (const Ref<Buffer>& buffer : overwritten_) buffer->WaitForHolds();
     const int64_t start_ns = is_waited_for_ ? ProfileClockNs() : 0;
-    Status status = executable_.RunProgram(device_, parameter_data_.data(), result_data_.data(),
-                                           participation_, user_data, caller);
+    const Status status = Guarded(executable_.name(), [&] {
+      return executable_.RunProgram(device_, parameter_data_.data(), result_data_.data(),
+                                    participation_, user_data, caller);
+    });
     if (is_waited_for_) executable_.waits_.RanHere(ProfileClockNs() - start_ns);
     ReleaseHolds();
     EndLoans();
     if (done != nullptr) *done = nullptr;
-    if (status.ok()) return status;
-    if (!InterruptIsKept()) {
-      DropResults();
-      return status;
-    }
+    if (status.ok() || !InterruptIsKept()) return status;
     // Ctrl-C in a callback: Python raises that, and nobody looks at the results.
     for (size_t i = 0; i < results_.size(); ++i) {
       Memory* const memory = device_->memory(executable_.results_[i].memory);
@@ -287,15 +280,16 @@ class Executable::Call {
     return OkStatus();
   }
 
-  // Gives the device's stream all that the program needs.
+  // Gives the device's stream all that the program needs. Everything that takes memory comes before
+  // Begin.
   void Enqueue(std::shared_ptr<const UserData> user_data, uint64_t caller, Ref<Event>* done) {
-    begun_ = true;
     auto execution = std::make_unique<Execution>();
     execution->executable = Ref<Executable>(&executable_);
     execution->device = device_;
     execution->parameter_data.assign(parameter_data_.data(),
                                      parameter_data_.data() + arguments_.size());
     execution->inputs.reserve(arguments_.size());
+    execution->outputs.reserve(results_.size());
     for (size_t i = 0; i < arguments_.size(); ++i) {
       Ref<Buffer> buffer(arguments_[i]);
       if (!buffer->IsReady()) execution->awaited.push_back(buffer);
@@ -306,6 +300,7 @@ class Executable::Call {
       const bool written = !executable_.results_[i].deferred && results_[i]->TryHold();
       execution->outputs.push_back(written ? Hold(results_[i]) : Hold());
     }
+    Begin();
     execution->donations = std::move(donations_);
     execution->overwritten = std::move(overwritten_);
     execution->copies = std::move(copies_);
@@ -323,6 +318,18 @@ class Executable::Call {
 
  private:
   const Shape& ShapeOfResult(size_t i) const { return executable_.artifact_.results[i].shape; }
+
+  // The program may write from now on: gives the results the donated memory at whose address they
+  // are. There is no way back, and nothing here can fail.
+  [[gnu::always_inline]] void Begin() noexcept {
+    begun_ = true;
+    for (size_t i = 0; !donations_.empty() && i < results_.size(); ++i) {
+      Donation* const donation = DonationFor(executable_.results_[i]);
+      if (donation == nullptr) continue;
+      overwritten_.emplace_back(donation->buffer());  // there is room
+      results_[i]->TakeOver(std::move(*donation));
+    }
+  }
 
   // The donation whose memory the result takes over; null if there is none that nobody else sees.
   Donation* DonationFor(const ResultPlan& plan) {
@@ -375,12 +382,8 @@ class Executable::Call {
   }
   Status Exhausted(Memory* memory, size_t size, std::string_view what, size_t number,
                    const Shape& shape) {
-    DropResults();
     return memory->allocator().Exhausted(size).WithPrefix(
         StrCat(executable_.name(), ": ", what, " ", number, " of shape ", shape));
-  }
-  void DropResults() {
-    for (Ref<Buffer>& result : results_) result = nullptr;
   }
   [[gnu::always_inline]] void ReleaseHolds() {
     for (size_t i = 0; i < held_; ++i) {
@@ -563,12 +566,11 @@ Status Executable::RunProgram(Device* device, void* const* parameters, void* con
   LibraryContext context(device, &allocator, participation);
   context.set_user_data(user_data);
   context.set_caller(caller);
-  Status status;
-  try {
-    WithThreads(artifact_.num_threads, [&] { status = program_->Run(bases.data(), context); });
-  } catch (const std::exception& error) {
-    status = Internal(name(), ": ", error.what());
-  }
+  Status status = Guarded(name(), [&] {
+    Status ran;
+    WithThreads(artifact_.num_threads, [&] { ran = program_->Run(bases.data(), context); });
+    return ran;
+  });
   if (context.has_collectives_in_flight()) {
     // Those who wait for what this execution will not do any more are what its collectives wait for.
     if (!status.ok() && participation != nullptr && participation->launch)
@@ -586,15 +588,25 @@ Status Executable::Execute(Device* device, std::span<Buffer* const> arguments,
                            std::span<const int64_t> non_donatable, std::span<Ref<Buffer>> results,
                            Ref<Event>* done, const Participation* participation,
                            std::shared_ptr<const UserData> user_data, uint64_t caller) {
-  TRIPONT_RETURN_IF_ERROR(CheckCall(device, arguments, results.size(), participation));
-  Call call(*this, device, arguments, results, participation);
-  TRIPONT_RETURN_IF_ERROR(call.TakeDonations(non_donatable));
-  TRIPONT_RETURN_IF_ERROR(call.HoldArguments());
-  TRIPONT_RETURN_IF_ERROR(call.ChooseThread());
-  TRIPONT_RETURN_IF_ERROR(call.MakeResults());
-  if (call.runs_here()) return call.RunHere(user_data.get(), caller, done);
-  call.Enqueue(std::move(user_data), caller, done);
-  return OkStatus();
+  // An exception is the lack of memory for what the call itself needs. It ends the call, which gives
+  // everything back, before it becomes a status here.
+  const Status status = Guarded(name(), [&]() -> Status {
+    TRIPONT_RETURN_IF_ERROR(CheckCall(device, arguments, results.size(), participation));
+    Call call(*this, device, arguments, results, participation);
+    TRIPONT_RETURN_IF_ERROR(call.TakeDonations(non_donatable));
+    TRIPONT_RETURN_IF_ERROR(call.HoldArguments());
+    TRIPONT_RETURN_IF_ERROR(call.ChooseThread());
+    TRIPONT_RETURN_IF_ERROR(call.MakeResults());
+    if (call.runs_here()) return call.RunHere(user_data.get(), caller, done);
+    call.Enqueue(std::move(user_data), caller, done);
+    return OkStatus();
+  });
+  if (status.ok()) [[likely]] {
+    return status;
+  }
+  for (Ref<Buffer>& result : results) result = nullptr;
+  if (done != nullptr) *done = nullptr;
+  return status;
 }
 
 }  // namespace tripont

@@ -86,6 +86,10 @@ class TRIPONT_EXPORT Executable : public RefCounted<Executable> {
   // and so does CANCELLED if Ctrl-C ended a Python callback (interrupt.h says why). An argument
   // whose producer failed gives results that failed with the same error.
   //
+  // An error that is returned leaves no results. What was to be donated is then as it was before,
+  // unless the program had begun to run on this thread, and may have overwritten it: it is deleted.
+  // RESOURCE_EXHAUSTED if there is no memory for the call itself.
+  //
   // user_data: what custom calls may ask for. caller: for profiles (ExecutionEvent::caller).
   // participation: what `device` is among the devices of the program; null only for a program for one
   // device of a client that is not of a job. An execution that fails after this has returned fails its launch; on an error

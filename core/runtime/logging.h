@@ -16,6 +16,8 @@ enum class LogLevel : int { kError = 0, kWarning = 1, kInfo = 2, kDebug = 3 };
 TRIPONT_EXPORT void SetLogLevel(int level);
 TRIPONT_EXPORT bool LogEnabled(LogLevel level);
 TRIPONT_EXPORT void LogLine(LogLevel level, std::string_view text);
+// A line of two texts if the level is on. Allocates nothing, for places that must not fail.
+TRIPONT_EXPORT void LogText(LogLevel level, std::string_view text, std::string_view more) noexcept;
 
 }  // namespace tripont
 

@@ -2,10 +2,9 @@
 
 #include <pthread.h>
 
-#include <exception>
-#include <new>
 #include <utility>
 
+#include "core/runtime/exceptions.h"
 #include "core/runtime/logging.h"
 #include "core/runtime/parallel.h"
 #include "core/runtime/spin.h"
@@ -33,16 +32,12 @@ class FunctionTask : public StreamTask {
 
 // An exception (no memory, mostly) is the error of the task's results, and not the end of the
 // process.
-void RunTask(StreamTask& task) {
-  Status status;
-  try {
-    return task.Run();
-  } catch (const std::bad_alloc&) {
-    status = ResourceExhausted("out of host memory while a device was computing");
-  } catch (const std::exception& exception) {
-    status = Internal("an exception while a device was computing: ", exception.what());
-  }
-  task.Abandon(status);
+void RunTask(StreamTask& task) noexcept {
+  const Status status = Guarded("while a device was computing", [&] {
+    task.Run();
+    return OkStatus();
+  });
+  if (!status.ok()) task.Abandon(status);
 }
 
 thread_local const Stream* current_stream = nullptr;
@@ -69,26 +64,33 @@ void Stream::Enqueue(std::function<void()> run, std::function<void(const Status&
   Enqueue(std::make_unique<FunctionTask>(std::move(run), std::move(abandon)));
 }
 
-void Stream::Enqueue(std::unique_ptr<StreamTask> task) {
+// Nothing is lost if it cannot be started (the limit of processes is reached, there is no memory).
+void Stream::StartThread() {
+  const Status status = Guarded("cannot start the thread of a device", [&] {
+    state_->thread.Start([this] { Loop(); });
+    return OkStatus();
+  });
+  if (!status.ok()) {
+    LogText(LogLevel::kWarning, status.message(), ": its work is done on the caller's thread");
+  }
+}
+
+void Stream::Enqueue(std::unique_ptr<StreamTask> task) noexcept {
   State& state = *state_;
   std::unique_lock<std::mutex> lock(state.mutex);
   if (!OnStreamThread()) {
-    state.room.wait(lock, [&] { return state.queue.size() < kMaxPending || state.unbounded > 0; });
+    state.room.wait(lock, [&] { return state.queued < kMaxPending || state.unbounded > 0; });
   }
+  if (!state.thread.joinable()) StartThread();
   if (!state.thread.joinable()) {
-    // A thread that cannot be started (the limit of processes is reached) must not lose the work:
-    // do it here.
-    try {
-      state.thread.Start([this] { Loop(); });
-    } catch (const std::system_error& error) {
-      TRIPONT_LOG(kWarning, "cannot start the thread of ", name_, " (", error.what(),
-                  "): running on the caller's");
-      lock.unlock();
-      RunTask(*task);
-      return;
-    }
+    lock.unlock();
+    RunTask(*task);
+    return;
   }
-  state.queue.push_back(std::move(task));  // first: without memory for it the counters stay
+  StreamTask* const added = task.get();
+  (state.first == nullptr ? state.first : state.last->next_) = std::move(task);
+  state.last = added;
+  ++state.queued;
   pending_.fetch_add(1, std::memory_order_release);
   busy_.fetch_add(1, std::memory_order_release);
   const bool wake = state.sleeping;
@@ -126,27 +128,33 @@ void Stream::Synchronize() {
   reached.wait(lock, [&] { return done; });
 }
 
+std::unique_ptr<StreamTask> Stream::TakeFirst(State& state) {
+  std::unique_ptr<StreamTask> task = std::move(state.first);
+  state.first = std::move(task->next_);
+  --state.queued;
+  return task;
+}
+
 void Stream::Loop() {
   current_stream = this;
   pthread_setname_np(pthread_self(), name_.substr(0, 15).c_str());
   State& state = *state_;
   std::unique_lock<std::mutex> lock(state.mutex);
   while (true) {
-    if (state.queue.empty() && !state.stop) {
+    if (state.first == nullptr && !state.stop) {
       if (idle_ == Idle::kLooks) {
         lock.unlock();
         (void)SpinUntil([this] { return pending_.load(std::memory_order_relaxed) != 0; }, kSpins);
         lock.lock();
       }
       state.sleeping = true;
-      state.work.wait(lock, [&] { return !state.queue.empty() || state.stop; });
+      state.work.wait(lock, [&] { return state.first != nullptr || state.stop; });
       state.sleeping = false;
     }
-    if (state.queue.empty()) return;
-    std::unique_ptr<StreamTask> task = std::move(state.queue.front());
-    state.queue.pop_front();
+    if (state.first == nullptr) return;
+    std::unique_ptr<StreamTask> task = TakeFirst(state);
     state.running = task.get();
-    const bool was_full = state.queue.size() + 1 >= kMaxPending;
+    const bool was_full = state.queued + 1 >= kMaxPending;
     lock.unlock();
     if (was_full) state.room.notify_all();
     work_is_over_ = false;
@@ -179,7 +187,7 @@ void Stream::ResetInChild() {
   } else if (parents->running != nullptr) {
     abandoned_.push_back(parents->running);
   }
-  for (std::unique_ptr<StreamTask>& task : parents->queue) abandoned_.push_back(task.release());
+  while (parents->first != nullptr) abandoned_.push_back(TakeFirst(*parents).release());
   pending_.store(0, std::memory_order_relaxed);
   busy_.store(0, std::memory_order_relaxed);
 }

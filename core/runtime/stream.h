@@ -9,7 +9,6 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -30,6 +29,10 @@ class StreamTask {
   // Instead of Run (or of the end of Run), if that threw an exception, and in the child of a fork,
   // where the stream's thread does not exist: must decide the task's events with `status` and do nothing else.
   virtual void Abandon(const Status& status) = 0;
+
+ private:
+  friend class Stream;
+  std::unique_ptr<StreamTask> next_;  // in the queue
 };
 
 class TRIPONT_EXPORT Stream {
@@ -52,9 +55,11 @@ class TRIPONT_EXPORT Stream {
   // Called by the running task before it tells anybody that it is done: whoever hears of that finds
   // the stream idle if nothing else is queued. Does nothing on other threads.
   void FinishWork();
-  // Runs `task` after everything enqueued before it.
-  void Enqueue(std::unique_ptr<StreamTask> task);
-  // The same for a function; `abandon` may be empty.
+  // Runs `task` after everything enqueued before it. Never fails: where the stream's thread cannot
+  // be started, the caller's does the work.
+  void Enqueue(std::unique_ptr<StreamTask> task) noexcept;
+  // The same for a function; `abandon` may be empty. Throws std::bad_alloc where there is no memory
+  // for the task; then neither of them is called.
   void Enqueue(std::function<void()> run, std::function<void(const Status&)> abandon = nullptr);
   // Any number of tasks may wait from a call with true to its call with false, of which there may be several at a
   // time: somebody waits for another device, whose work may have to come from a thread that Enqueue would block.
@@ -80,7 +85,10 @@ class TRIPONT_EXPORT Stream {
     std::mutex mutex;
     std::condition_variable work;
     std::condition_variable room;
-    std::deque<std::unique_ptr<StreamTask>> queue;
+    // A list through the tasks, so that it takes no memory of its own.
+    std::unique_ptr<StreamTask> first;
+    StreamTask* last = nullptr;  // if there is a first one
+    size_t queued = 0;
     StreamTask* running = nullptr;
     bool stop = false;
     int64_t unbounded = 0;  // calls of SetUnbounded with true, less those with false
@@ -88,6 +96,9 @@ class TRIPONT_EXPORT Stream {
     Thread thread;
   };
   void Loop();
+  void StartThread();
+  // With the mutex held, of a queue that is not empty.
+  static std::unique_ptr<StreamTask> TakeFirst(State& state);
 
   const std::string name_;
   const Idle idle_;

@@ -12,10 +12,12 @@
 
 namespace tripont {
 
-// All parts written one after the other, as operator<< writes them.
+// All parts written one after the other, as operator<< writes them. Throws std::bad_alloc where there is no memory, for
+// which a stream would leave out a part and say nothing.
 template <typename... Parts>
 std::string StrCat(const Parts&... parts) {
   std::ostringstream stream;
+  stream.exceptions(std::ios_base::badbit);
   (stream << ... << parts);
   return std::move(stream).str();
 }
@@ -24,6 +26,7 @@ std::string StrCat(const Parts&... parts) {
 template <typename Container>
 std::string StrJoin(const Container& values, std::string_view separator) {
   std::ostringstream stream;
+  stream.exceptions(std::ios_base::badbit);
   bool first = true;
   for (const auto& value : values) {
     if (!first) stream << separator;

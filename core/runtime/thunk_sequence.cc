@@ -4,12 +4,11 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <exception>
 #include <limits>
-#include <new>
 #include <utility>
 
 #include "core/runtime/device.h"
+#include "core/runtime/exceptions.h"
 #include "core/runtime/profile.h"
 
 namespace tripont {
@@ -408,15 +407,10 @@ Status LoadedProgram::Run(const LoadedCall& call, int32_t debug, const State& st
   if (!call.call->UsesQueue() || state.context.num_kept_until_done() >= kMostKept)
     TRIPONT_RETURN_IF_ERROR(state.Wait());
   void** const arguments = ResolveAll(state, call.slices);
-  Status status;
   // The libraries behind these calls are C++: what they throw ends here.
-  try {
-    status = call.call->Execute(state.context, arguments, arguments + call.num_operands);
-  } catch (const std::bad_alloc&) {
-    status = ResourceExhausted("out of memory");
-  } catch (const std::exception& error) {
-    status = Internal(error.what());
-  }
+  const Status status = Guarded("in its library", [&] {
+    return call.call->Execute(state.context, arguments, arguments + call.num_operands);
+  });
   return status.ok() ? status : status.WithPrefix(StrCat("call", Describe(debug)));
 }
 
