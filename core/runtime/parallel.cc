@@ -1,5 +1,6 @@
 #include "core/runtime/parallel.h"
 
+#include <sched.h>
 #include <tbb/blocked_range.h>
 #include <tbb/global_control.h>
 #include <tbb/parallel_for.h>
@@ -8,10 +9,15 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <utility>
 
+#include "core/runtime/exceptions.h"
+#include "core/runtime/logging.h"
+#include "core/runtime/room.h"
 #include "core/runtime/sanitizers.h"
 
 namespace tripont {
@@ -25,6 +31,65 @@ constexpr int64_t kCopyPiece = 256 << 10;
 
 thread_local bool threads_are_limited = false;
 
+// oneTBB stops for ever where there is no memory for what it makes at its first loop in the process, and throws, or ends
+// the process, where a thread cannot be started. So it is started while a client is made, with as many threads as can be
+// had; and a thread that has not used it yet looks whether there is room for what it makes for each.
+constexpr size_t kStackOfWorker = size_t{4} << 20;
+constexpr size_t kRoomOfPool = size_t{16} << 20;
+constexpr size_t kRoomOfThread = size_t{2} << 20;
+// Loops use at most so many threads, whatever oneTBB allows.
+std::atomic<int> most_threads{std::numeric_limits<int>::max()};
+thread_local bool has_used_pool = false;
+
+bool CanUsePool() {
+  if (has_used_pool) [[likely]] {
+    return true;
+  }
+  has_used_pool = HasRoom(kRoomOfThread);
+  return has_used_pool;
+}
+
+// How many of `wanted` threads there is room for, the caller included.
+int ThreadsWithRoom(int wanted) {
+  const int threads = 1 + StartableThreads(wanted - 1, kStackOfWorker);
+  const size_t room = kRoomOfPool + static_cast<size_t>(threads) * kStackOfWorker;
+  return threads > 1 && HasRoom(room) ? threads : 1;
+}
+
+// A loop that all threads of the pool are to see, so that oneTBB starts them; a busy machine may let them come later.
+void MeetInPool(int threads) {
+  constexpr std::chrono::milliseconds kLongest{5};
+  const auto end = std::chrono::steady_clock::now() + kLongest;
+  std::atomic<int> arrived{0};
+  tbb::parallel_for(
+      tbb::blocked_range<int>(0, threads),
+      [&](const tbb::blocked_range<int>&) {
+        ++arrived;
+        while (arrived < threads && std::chrono::steady_clock::now() < end) sched_yield();
+      },
+      tbb::simple_partitioner());
+}
+
+void StartPool() {
+  const int wanted = NumThreads();
+  if (wanted == 1) return;
+  int threads = ThreadsWithRoom(wanted);
+  const Status status = Guarded("the threads of parallel loops", [&] {
+    if (threads > 1 && threads < wanted) {
+      // As long as the process, for libraries that use oneTBB too.
+      [[maybe_unused]] static auto* const fewer = new tbb::global_control(
+          tbb::global_control::max_allowed_parallelism, static_cast<size_t>(threads));
+    }
+    if (threads > 1) MeetInPool(threads);
+    return OkStatus();
+  });
+  if (!status.ok()) threads = 1;
+  if (threads == wanted) return;
+  most_threads.store(threads, std::memory_order_relaxed);
+  TRIPONT_LOG(kWarning, "programs run on ", threads, " of ", wanted,
+              " threads: the process may not have more threads or memory (ulimit -u, ulimit -v)");
+}
+
 }  // namespace
 
 void ParallelFor(int64_t count, int64_t grain,
@@ -32,7 +97,7 @@ void ParallelFor(int64_t count, int64_t grain,
   if (count <= 0) return;
   grain = std::max<int64_t>(grain, 1);
   // (Kernels read memory in larger pieces if they are given more units at once.)
-  if (count <= grain || NumThreads() == 1) {
+  if (count <= grain || NumThreads() == 1 || !CanUsePool()) {
     body(context, 0, count);
     return;
   }
@@ -63,7 +128,7 @@ void ParallelCopy(void* destination, const void* source, size_t size) {
 }
 
 void EnqueueTask(void (*task)(void* data), void* data) {
-  if (NumThreads() == 1) return task(data);
+  if (NumThreads() == 1 || !CanUsePool()) return task(data);
   GivesWork(data);
   tbb::task_arena(tbb::task_arena::attach()).enqueue([task, data] {
     TakesWork(data);
@@ -76,19 +141,22 @@ int NumThreads() {
   // An arena does not count what SetNumThreads allows.
   const auto allowed =
       tbb::global_control::active_value(tbb::global_control::max_allowed_parallelism);
-  const int most = tbb::this_task_arena::max_concurrency();
+  const int most = std::min(tbb::this_task_arena::max_concurrency(),
+                            most_threads.load(std::memory_order_relaxed));
   return std::max(1, static_cast<int>(std::min(allowed, static_cast<size_t>(most))));
 }
 
 void SetNumThreads(int threads) {
-  if (threads <= 0) return;
-  // Kept for the life of the process: TBB drops the setting with the object.
-  static auto* const control [[maybe_unused]] = new tbb::global_control(
-      tbb::global_control::max_allowed_parallelism, static_cast<size_t>(threads));
+  if (threads > 0) {
+    // Kept for the life of the process: TBB drops the setting with the object.
+    static auto* const control [[maybe_unused]] = new tbb::global_control(
+        tbb::global_control::max_allowed_parallelism, static_cast<size_t>(threads));
+  }
+  StartPool();
 }
 
 void WithThreads(int64_t limit, void (*body)(void* context), void* context) {
-  if (limit <= 0 || limit >= NumThreads()) return body(context);
+  if (limit <= 0 || limit >= NumThreads() || !CanUsePool()) return body(context);
   // An arena belongs to a thread, not to a program: with one arena for all callers those of a
   // program that meets other devices would wait for its places, and for one another, for ever.
   thread_local std::map<int64_t, tbb::task_arena> arenas;

@@ -1,7 +1,7 @@
 // Parallel loops on oneTBB, in dynamic chunks.
 //
 // The calling thread takes part. In the child of a fork, where TBB's threads do not exist, loops
-// run on the caller alone.
+// run on the caller alone, as they do on a thread that finds no memory for its first one.
 #ifndef TRIPONT_CORE_RUNTIME_PARALLEL_H_
 #define TRIPONT_CORE_RUNTIME_PARALLEL_H_
 
@@ -36,7 +36,8 @@ TRIPONT_EXPORT void EnqueueTask(void (*task)(void* data), void* data);
 
 // Threads that parallel loops use, the caller included: at least 1.
 TRIPONT_EXPORT int NumThreads();
-// Sets it, process-wide; 0: one a CPU that this process may use. Called once by the core.
+// Sets it, process-wide; 0: one a CPU that this process may use. Starts the threads: where fewer of
+// them can be had, it is so many, with a warning. Called once by the core.
 TRIPONT_EXPORT void SetNumThreads(int threads);
 
 // Calls body(context), in which parallel loops use at most `limit` threads, the caller included; 0,

@@ -10,14 +10,19 @@
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "core/runtime/cpu_info.h"
 #include "core/runtime/logging.h"
 #include "core/runtime/parallel.h"
+#include "core/runtime/room.h"
 #include "core/runtime/shared_library.h"
 #include "core/runtime/strings.h"
+#include "core/runtime/thread.h"
 
 namespace tripont::lapack {
 namespace {
@@ -25,6 +30,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kWheel[] = "scipy-openblas32";
+constexpr const char* kThreads = "OPENBLAS_NUM_THREADS";
 constexpr char kWheelLibrary[] = "scipy_openblas32/lib/libscipy_openblas.so";
 
 std::atomic<const Api*> loaded{nullptr};
@@ -156,10 +162,54 @@ class ScopedCoreType {
   const bool set_;
 };
 
+// OpenBLAS ends the process where it finds no memory for its buffers, or cannot start its threads, when it is loaded.
+constexpr size_t kRoomOfThread = size_t{48} << 20;  // 32 MB of buffers, and a stack
+constexpr size_t kRoomOfLibrary = size_t{64} << 20;
+
+// The threads that OpenBLAS starts beside the one that loads it.
+int ThreadsOfOpenBlas() {
+  const std::optional<std::string> said = GetVariable(kThreads);
+  const std::optional<int64_t> number = said ? ToNumber(*said) : std::nullopt;
+  const int64_t threads =
+      number && *number > 0 ? *number : int64_t{std::thread::hardware_concurrency()};
+  return static_cast<int>(std::clamp<int64_t>(threads, 1, 512)) - 1;
+}
+
+// Whether OpenBLAS may start its threads. RESOURCE_EXHAUSTED if it cannot be loaded at all.
+StatusOr<bool> MayStartThreads(const fs::path& path) {
+  const int threads = ThreadsOfOpenBlas();
+  if (HasRoom(kRoomOfLibrary + kRoomOfThread * static_cast<size_t>(threads)) &&
+      StartableThreads(threads, Thread::kStack) == threads) {
+    return true;
+  }
+  if (HasRoom(kRoomOfLibrary)) return false;
+  return ResourceExhausted("there is no room for ", path.string(), ", which takes ",
+                           kRoomOfLibrary >> 20, " MB of the process's address space (ulimit -v)");
+}
+
+// Sets the variable while OpenBLAS is loaded, so that it starts no threads.
+class ScopedOneThread {
+ public:
+  explicit ScopedOneThread(bool set) : set_(set) {
+    if (set_) SetVariable(kThreads, "1");
+  }
+  ~ScopedOneThread() {
+    if (set_) SetVariable(kThreads, before_);
+  }
+  ScopedOneThread(const ScopedOneThread&) = delete;
+  ScopedOneThread& operator=(const ScopedOneThread&) = delete;
+
+ private:
+  const bool set_;
+  const std::optional<std::string> before_ = GetVariable(kThreads);
+};
+
 StatusOr<const Api*> Open(const fs::path& path) {
   void* handle = nullptr;
+  TRIPONT_ASSIGN_OR_RETURN(const bool may_start_threads, MayStartThreads(path));
   {
     const ScopedCoreType core;
+    const ScopedOneThread one(!may_start_threads);
     handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   }
   if (handle == nullptr) return Unavailable("cannot load ", path.string(), ": ", dlerror());
@@ -182,10 +232,10 @@ StatusOr<const Api*> Open(const fs::path& path) {
   using GetThreads = int (*)();
   api->set_threads = reinterpret_cast<SetThreads>(resolver.Find("openblas_set_num_threads"));
   api->get_threads = reinterpret_cast<GetThreads>(resolver.Find("openblas_get_num_threads"));
-  if (api->set_threads == nullptr || api->get_threads == nullptr) {
+  if (!may_start_threads || api->set_threads == nullptr || api->get_threads == nullptr) {
     api->set_threads = nullptr;
     api->get_threads = nullptr;
-  } else if (std::getenv("OPENBLAS_NUM_THREADS") == nullptr) {
+  } else if (std::getenv(kThreads) == nullptr) {
     api->set_threads(NumThreads());
   }
   TRIPONT_LOG(kDebug, "LAPACK: ", api->description, " at ", api->path);
@@ -217,7 +267,7 @@ StatusOr<const Api*> Load() {
   StatusOr<const Api*> api = FindAndOpen();
   if (api.ok()) {
     loaded.store(*api, std::memory_order_release);
-  } else {
+  } else if (api.status().code() != StatusCode::kResourceExhausted) {  // there may be room later
     *failure = api.status();
   }
   return api;
