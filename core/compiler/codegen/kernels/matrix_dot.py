@@ -17,7 +17,8 @@ from .emit import EmittedKernel, Frame
 from .matrix_overlap import OverlappedTiles, overlaps
 from .matrix_tiles import MatrixTile, Rows
 from .pack import interleave
-from .packed_dot import PackedDot, Panel, PlacedTile
+from .packed_dot import PackedDot
+from .product_tiles import Panel, PlacedTile
 
 #: Terms of a sum that are added up in a register, one step after the other: a step is one rounding of the whole sum.
 LONGEST_SUM: Final = 1 << 13

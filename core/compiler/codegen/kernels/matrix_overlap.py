@@ -15,7 +15,8 @@ from typing import Final
 
 from ..llvm_ir import Value, i64
 from .matrix_tiles import MatrixTile, Rows
-from .packed_dot import PackedDot, PlacedTile
+from .packed_dot import PackedDot
+from .product_tiles import PlacedTile
 
 #: Steps of a sum from which on rows of an epilogue fit between them. With two, a product and gelu take 1.15 times as
 #: long as one behind the other, with three 0.8 times (bf16, 1024 rows and columns, a Xeon of the Emerald Rapids class).

@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 from tripont.core.compiler import pipeline
 from tripont.core.compiler.codegen.kernels.matrix_dot import MatrixDot
-from tripont.core.compiler.codegen.kernels.packed_dot import Epilogue, PlacedTile
+from tripont.core.compiler.codegen.kernels.product_tiles import PlacedTile
+from tripont.core.compiler.codegen.kernels.product_writes import Epilogue
 from tripont.core.compiler.codegen.llvm_ir import Value
 from tripont.core.compiler.ir import dtypes, hlo
 from tripont.core.compiler.ir.dtypes import DType
