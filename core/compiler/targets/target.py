@@ -71,6 +71,13 @@ class Target(ABC):
     def has(self, feature: str) -> bool:
         return feature in self.features
 
+    @property
+    def masks_stores(self) -> bool:
+        """Whether storing some lanes of a vector is as fast as storing all; not so with AVX alone, which has no
+        registers for masks (:mod:`..codegen.llvm_ir.stores`).
+        """
+        return not self.has("avx") or self.has("avx512vl")
+
     assembly_suffix: ClassVar[str] = "s"
     calls_vectors: ClassVar[bool] = False  # whether functions may take and give vectors
 

@@ -158,13 +158,14 @@ def _contiguous(g: Generator, type_: str, pointer: Value, count: int, mask: Valu
     return g.builder.masked_load(result, pointer, size_of(type_), mask)
 
 
-def first_lanes(shape: hlo.Shape, mask: Value) -> int:
+def first_lanes(shape: hlo.Shape, mask: Value, masks: bool = True) -> int:
     """How many lanes are meant by a constant mask of the first ones, if vectors of the array go in pieces; else 0.
 
-    LLVM takes an array into registers only if no access to it has a mask.
+    LLVM takes an array into registers only if no access to it has a mask. ``masks``: whether accesses with masks are as
+    fast as others.
     """
     lanes = mask.constant
-    if shape.bytes > PIECES_BYTES or not isinstance(lanes, tuple):
+    if (masks and shape.bytes > PIECES_BYTES) or not isinstance(lanes, tuple):
         return 0
     count = int(sum(lanes))
     return count if all(lanes[:count]) else 0
@@ -239,7 +240,7 @@ def store(
                 g.streamed = True
                 return
             b.store(value, pointer, size)
-        elif factor == 1 and (count := first_lanes(array.shape, mask)):
+        elif factor == 1 and (count := first_lanes(array.shape, mask, g.target.masks_stores)):
             _store_pieces(g, type_, value, pointer, count)
         else:
             b.masked_store(value, pointer, size, mask)

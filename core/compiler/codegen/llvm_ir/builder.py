@@ -15,6 +15,7 @@ from ...ir.errors import internal
 from .instructions import Block, Function, Instruction
 from .module import Module
 from .signs import CONVERSIONS, hidden_conversions
+from .stores import stored_choices
 from .text import masked_name
 from .values import (
     Value,
@@ -467,27 +468,40 @@ class Builder:
         self.function.blocks[0].instructions[0:0] = self._allocas
         if self._converts_floats and self.module.hides_conversions:
             self._hide(hidden_conversions(self.function))
+        if not self.module.masks_stores:
+            self._hide(stored_choices(self.function))
         self.function.values = self.count
         self.module.add(self.function)
 
-    def _hide(self, conversions: set[int]) -> None:
-        """Give the results of these conversions through a fence of arithmetic, which costs no instruction: LLVM does
-        not see what is behind it.
+    def _hide(self, results: set[int]) -> None:
+        """Give these results, of floats or vectors, through a fence of arithmetic, which costs no instruction: LLVM
+        does not see what is behind it.
         """
-        if not conversions:
+        if not results:
             return
         for block in self.function.blocks:
             before = block.instructions[:]
             block.instructions.clear()
             for i in before:
-                if i.result is None or i.result.number not in conversions:
+                if i.result is None or i.result.number not in results:
                     block.instructions.append(i)
-                    continue
-                type_ = i.result.type
-                seen = self._fresh(type_)
-                name = f"llvm.arithmetic.fence.{mangle(type_)}"
-                self._declare(name, type_, [type_])
-                block.instructions += [
-                    i._replace(result=seen),
-                    Instruction("call", i.result, (seen,), "", name),
-                ]
+                else:
+                    seen = self._fresh(i.result.type)
+                    block.instructions += [i._replace(result=seen), *self._fence(seen, i.result)]
+
+    def _fence(self, seen: Value, hidden: Value) -> list[Instruction]:
+        """Instructions that give ``hidden``, the value ``seen``; fences are for floats."""
+        scalar, floats = scalar_of(seen.type), ""
+        if scalar[0] == "i":
+            floats = vector("float" if scalar == "i32" else "double", lanes_of(seen.type))
+        type_ = floats or seen.type
+        name = f"llvm.arithmetic.fence.{mangle(type_)}"
+        self._declare(name, type_, [type_])
+        if not floats:
+            return [Instruction("call", hidden, (seen,), "", name)]
+        cast, fenced = self._fresh(floats), self._fresh(floats)
+        return [
+            Instruction("bitcast", cast, (seen,)),
+            Instruction("call", fenced, (cast,), "", name),
+            Instruction("bitcast", hidden, (fenced,)),
+        ]

@@ -36,6 +36,8 @@ class Module:
     keeps_instructions: ClassVar[bool] = False
     # Whether functions hide conversions from LLVM that would lose signs of zeros by them (see :mod:`.signs`).
     hides_conversions: ClassVar[bool] = True
+    # Whether masked stores are as fast as others (see :mod:`.stores`).
+    masks_stores: bool = True
 
     def __init__(self, triple: str = "", data_layout: str = "") -> None:
         self.header = [f'target datalayout = "{data_layout}"'] if data_layout else []

@@ -59,6 +59,11 @@ class HostTarget(TextTarget):
     def machine(self) -> int:
         return linker.EM_X86_64 if self.is_x86 else linker.EM_AARCH64
 
+    def module(self) -> llvm_ir.Module:
+        module = super().module()
+        module.masks_stores = self.masks_stores
+        return module
+
     def start(self, *, dump: bool = False) -> Compilation:
         return Parts(self, dump, cached=not dump)
 
@@ -71,7 +76,7 @@ class HostTarget(TextTarget):
     ) -> linker.Object:
         if not dump:
             return linker.read(self.elf_object(text, quick))
-        machine = _machine(self.triple, self.features, quick)
+        machine = self._machine(quick)
         with self._read(text) as parsed:
             _optimise_checked(parsed, machine, text)
             optimised = str(parsed)  # before LLVM prepares it for generating code
@@ -81,9 +86,12 @@ class HostTarget(TextTarget):
         made.assembly = assembly
         return made
 
+    def _machine(self, quick: bool = False) -> Any:
+        return _machine(self.triple, (*self.features, *cpu.tuning(self.cpu)), quick)
+
     def elf_object(self, text: str, quick: bool) -> bytes:
         """What LLVM makes of a module's text."""
-        machine = _machine(self.triple, self.features, quick)
+        machine = self._machine(quick)
         with self._read(text) as parsed:
             _optimise_checked(parsed, machine, text)
             return bytes(machine.emit_object(parsed))
@@ -110,7 +118,7 @@ class HostTarget(TextTarget):
 
     def optimised_ir(self, text: str) -> str:
         with self._read(text) as parsed:
-            _optimise(parsed, _machine(self.triple, self.features))
+            _optimise(parsed, self._machine())
             return str(parsed)
 
 

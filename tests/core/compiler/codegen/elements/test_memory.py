@@ -37,4 +37,7 @@ def test_small_arrays_are_read_and_written_without_masks(cpu: str):
     for dtype, size in ((F32, 3), (F32, 7), (F32, 15), (F64, 3), (F64, 7), (F64, 31)):
         assert ".masked." not in Kernel(sum_of(dtype, size), target).ir
     longer = Kernel(sum_of(F32, PIECES_BYTES // 4 + 7), target).ir
-    assert (".masked.store." in longer) == (cpu != "x86-64-v2")
+    assert (".masked.load." in longer) == (cpu != "x86-64-v2")
+    assert (".masked.store." in longer) == (
+        cpu == "x86-64-v4"
+    )  # with AVX alone masked stores are slow
