@@ -230,6 +230,9 @@ def store(
             b.store(part, b.gep(type_, pointer, i64(n)), size)
     elif lane.vector is None and lane.stride == factor:
         value = parts[0]
+        count = 0
+        if mask is not None and (factor == 1 or not g.target.masks_stores):
+            count = factor * first_lanes(array.shape, mask, g.target.masks_stores)
         if factor == 2:
             value = _interleave(g, parts[0], parts[1])  # type: ignore[assignment]
             mask = _interleave(g, mask, mask)
@@ -240,7 +243,7 @@ def store(
                 g.streamed = True
                 return
             b.store(value, pointer, size)
-        elif factor == 1 and (count := first_lanes(array.shape, mask, g.target.masks_stores)):
+        elif count:
             _store_pieces(g, type_, value, pointer, count)
         else:
             b.masked_store(value, pointer, size, mask)

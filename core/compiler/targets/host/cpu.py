@@ -123,8 +123,8 @@ def tuning(model: str) -> tuple[str, ...]:
     """LLVM's features that say nothing of what ``model`` can do, but of what it is fast at, and that LLVM does not know
     of it.
     """
-    # Reading eight elements by one instruction: a search in a small table (histogram_100 of benchmarks.rivals) takes 0.8
-    # times as long as with eight loads.
+    # Reading eight elements by one instruction: a search in a small table (histogram_100 of benchmarks.rivals) takes
+    # 0.8 times as long as with eight loads.
     return ("fast-gather",) if model.partition("+")[0] == "znver3" else ()
 
 

@@ -11,6 +11,7 @@ from tripont.core.compiler.ir.dtypes import DType
 from tests.core.compiler.codegen.harness import Kernel, fusion, op, runnable
 
 F32, F64, S32, S8 = dtypes.F32, dtypes.F64, dtypes.S32, dtypes.S8
+C64, C128 = dtypes.C64, dtypes.C128
 S = hlo.Shape
 CPUS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
 
@@ -29,6 +30,22 @@ def test_small_arrays_of_every_size(dtype: DType, cpu: str):
         x, y = np.arange(size, dtype=dtype.numpy), np.full(size, 2, dtype.numpy)
         (result,) = Kernel(sum_of(dtype, size), target).run([x, y])
         np.testing.assert_array_equal(result, x + y)
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("dtype", [F32, F64, S32, S8, C64, C128], ids=str)
+def test_ends_of_rows(dtype: DType, cpu: str):
+    """A vector that a row does not fill leaves the next row alone, which is written before or behind it."""
+    target = runnable(cpu)
+    rng = np.random.default_rng(0)
+    for size in (*range(2, 18), 31, 33):
+        dims = (23, size)
+        x, y = (rng.integers(-50, 50, dims).astype(dtype.numpy) for _ in range(2))
+        head, row = hlo.parameter(0, S(dtype, dims)), hlo.parameter(1, S(dtype, (size,)))
+        rows = op("broadcast", head.shape, row, dimensions=(1,))
+        made = fusion("loop", [head, row], op("add", head.shape, head, rows))
+        (result,) = Kernel(made, target).run([x, y[0]])
+        np.testing.assert_array_equal(result, x + y[:1])
 
 
 @pytest.mark.parametrize("cpu", CPUS)
