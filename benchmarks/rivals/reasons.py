@@ -64,8 +64,6 @@ MEMORY_REASONS: Final[dict[str, str]] = {
     "inverse_16_batch": "the arrays take as much as XLA's; a quarter of a megabyte, whatever the batch, comes on top",
     "jaxley_cell_gradient": "what the forward loop stacks for the gradient, 401 steps of some 50 small arrays; which "
     "of them XLA does without was not looked at",
-    "lstm_training_f32": "the backward loop keeps the gradients of all steps' gates, so that those of the weights "
-    "are one product each behind it",
     "product_f32_512": _PACKED,
     "product_f32_1024": _PACKED,
     "product_s8_512": _PACKED,

@@ -29,6 +29,7 @@ from .passes.custom_calls import lay_out_custom_calls, match_custom_calls
 from .passes.dead_code import eliminate_dead_code
 from .passes.decompose import decompose, remove_barriers
 from .passes.delay_updates import delay_updates
+from .passes.derived_stacks import derive_stacks
 from .passes.entry_layouts import entry_layouts
 from .passes.estimate_costs import estimate_costs
 from .passes.excess_precision import round_each_operation
@@ -92,6 +93,7 @@ OPTIMISATION: Final[tuple[Pass, ...]] = (
     mask_by_limits,
     eliminate_common_subexpressions,
     multiply_late,
+    derive_stacks,
     simplify_loops,
     hoist_invariants,
     take_known_branches,  # of loops, to which the selector was given
