@@ -22,9 +22,8 @@ constexpr Int kSlices = 16;
 // The order of a triangle that is solved at once for a slice; larger ones are halved.
 constexpr auto kLeaf = static_cast<Int>(kMostSmallOrder);
 constexpr auto kVectors = static_cast<Int>(kFewVectors);
-// Vectors are solved in blocks of so many elements, and each block's product with what
+// Vectors are solved in blocks (of kVectorBlock elements), and each block's product with what
 // is left of the matrix is shared out in so many elements of the result.
-constexpr Int kVectorBlock = 256;
 constexpr Int kVectorSlice = 128;
 // Lines that a task transposes.
 constexpr Int kTransposed = 64;
@@ -393,17 +392,23 @@ void SolveVectors(const Routines<T>& lapack, const VectorSystem<T>& a, Int sides
   const Int step = 1;
   const T one = T(1);
   const T minus_one = T(-1);
+  [[maybe_unused]] const TriangleWay way{a.columns(), a.forward(), a.diagonal == 'U'};
   bool own = false;
-  if constexpr (!kIsComplex<T>) own = HasFewVectors() && !a.columns();
-  for (Int done = 0; done < a.order; done += kVectorBlock) {
-    const Int size = std::min(kVectorBlock, a.order - done);
+  if constexpr (!kIsComplex<T>) {
+    own = HasFewVectors();
+    if (own && a.columns() && NumThreads() == 1) {
+      // The same bits, and columns are read to their ends. (Rows are faster in blocks.)
+      SolveFew<T>(a.order, sides, a.data, a.order, way, x, apart);
+      return;
+    }
+  }
+  constexpr auto kBlock = static_cast<Int>(kVectorBlock);
+  for (Int done = 0; done < a.order; done += kBlock) {
+    const Int size = std::min(kBlock, a.order - done);
     const Int first = a.forward() ? done : a.order - done - size;
     T* block = x + first;
     if constexpr (!kIsComplex<T>) {
-      if (own) {
-        SolveFew<T>(size, sides, a.at(first, first), a.order, a.forward(), a.diagonal == 'U', block,
-                    apart);
-      }
+      if (own) SolveFew<T>(size, sides, a.at(first, first), a.order, way, block, apart);
     }
     for (Int side = 0; side < sides && !own; ++side) {
       lapack.trsv(&a.uplo, &a.transpose, &a.diagonal, &size, a.at(first, first), &a.order,
@@ -414,17 +419,18 @@ void SolveVectors(const Routines<T>& lapack, const VectorSystem<T>& a, Int sides
     ForEachPiece(left, kVectorSlice, work, [&](Int begin, Int end) {
       const Int from = a.forward() ? first + size + begin : begin;
       const Int length = end - begin;
+      const T* beside = a.columns() ? a.at(from, first) : a.at(first, from);
       T* y = x + from;
       if constexpr (!kIsComplex<T>) {
         if (own) {
-          SubtractFew<T>(length, size, sides, a.at(first, from), a.order, block, y, apart);
+          SubtractFew<T>(length, size, sides, beside, a.order, way, block, y, apart);
           return;
         }
       }
       for (Int side = 0; side < sides; ++side) {
         lapack.gemv(&a.transpose, a.columns() ? &length : &size, a.columns() ? &size : &length,
-                    &minus_one, a.columns() ? a.at(from, first) : a.at(first, from), &a.order,
-                    block + side * apart, &step, &one, y + side * apart, &step, 1);
+                    &minus_one, beside, &a.order, block + side * apart, &step, &one,
+                    y + side * apart, &step, 1);
       }
     });
   }

@@ -7,6 +7,7 @@ import os
 
 import numpy as np
 import pytest
+import scipy.linalg
 from tripont.core import _tripont
 from tripont.core.compiler.ir import dtypes
 from tripont.core.compiler.ir.hlo import Shape
@@ -106,6 +107,72 @@ def test_triangular_solve(device, dtype, transpose):
             (got,) = run(device, "triangular-solve", [poisoned, b], [shape_of(b)], config)
             error = np.abs(got - want).max() / np.abs(want).max()
             assert error <= tolerance(dtype), (n, sides, left, lower, unit)
+
+
+# Of a lower and an upper triangle in both orders of rows and columns: solved from the first and from the last unknown.
+WAYS = list(itertools.product((0, 1), ("NO_TRANSPOSE", "TRANSPOSE")))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("lower", "transpose"), WAYS)
+def test_few_right_hand_sides_are_as_exact_as_lapack(device, dtype, lower, transpose):
+    """At each order around the groups of 8 and 16 unknowns and the blocks of 256, also with a zero and an infinity."""
+    for n, sides in [*((n, 1 + n % 4) for n in range(1, 36)), (255, 1), (264, 2), (530, 3)]:
+        a = (np.tril if lower else np.triu)(matrices(n, dtype)[:1] / n + 2 * np.eye(n))
+        a = a.astype(dtype)
+        b = RNG.standard_normal((1, n, sides)).astype(dtype)
+        config = {"left_side": 1, "lower": lower, "unit_diagonal": 0, "transpose_a": transpose}
+        (got,) = run(device, "triangular-solve", [a, b], [shape_of(b)], config)
+        trans = 0 if transpose == "NO_TRANSPOSE" else 1
+        lapack = scipy.linalg.solve_triangular(a[0], b[0], lower=bool(lower), trans=trans)
+        wide = a[0].astype(np.longdouble)
+        # The backward error, element by element: what it would take to change a for this solution to be exact.
+        wide = wide.T if trans else wide
+
+        def backward(x, wide=wide, b=b):
+            return np.max(np.abs(wide @ x - b[0]) / (np.abs(wide) @ np.abs(x) + np.abs(b[0])))
+
+        limit = max(4 * np.finfo(dtype).eps, 1.5 * backward(lapack.astype(np.longdouble)))
+        assert backward(got[0].astype(np.longdouble)) <= limit, (n, sides)
+    # A pivot of zero divides as LAPACK's does.
+    a[0, n // 2, n // 2] = 0
+    (got,) = run(device, "triangular-solve", [a, b], [shape_of(b)], config)
+    assert not np.isfinite(got[0, n // 2]).any()
+    first = lower != trans  # whether the first unknown is solved first
+    assert np.isfinite(got[0, : n // 2] if first else got[0, n // 2 + 1 :]).all()
+
+
+DIGESTS = """
+import hashlib
+import jax, numpy as np
+jax.config.update("jax_enable_x64", True)
+random = np.random.default_rng(0)
+for dtype in (np.float32, np.float64):
+    a = (random.standard_normal((700, 700)) / 700 + 2 * np.eye(700)).astype(dtype)
+    for sides in (1, 3):
+        b = random.standard_normal((700, sides)).astype(dtype)
+        for lower in (False, True):
+            for transpose in (False, True):
+                x = jax.lax.linalg.triangular_solve(
+                    a, b, left_side=True, lower=lower, transpose_a=transpose
+                )
+                print(hashlib.sha256(np.asarray(x).tobytes()).hexdigest())
+"""
+
+
+@pytest.mark.skipif(
+    not _tripont.testing.has_tile_product(), reason="BLAS's bits may depend on threads"
+)
+def test_bits_do_not_depend_on_threads():
+    """One thread reads columns to their ends, several share blocks of them out."""
+    environment = {**os.environ, "JAX_PLATFORMS": "xpu"}
+    one, two = (
+        run_with_jax(DIGESTS, {**environment, "TRIPONT_NUM_THREADS": threads}, timeout=280)
+        for threads in ("1", "2")
+    )
+    assert one.returncode == two.returncode == 0, one.stderr + two.stderr
+    assert len(one.stdout.split()) == 16
+    assert one.stdout == two.stdout
 
 
 def test_no_right_hand_sides(device):
