@@ -83,6 +83,13 @@ def loops(seed: int) -> Case:
     return loop_functions.make(seed)
 
 
+def sums(seed: int) -> Case:
+    """Loops of JAX that add products of each step to an array, and what is nearly such a loop, in whole numbers."""
+    from tests.fuzz import sum_functions
+
+    return sum_functions.make(seed)
+
+
 def products(seed: int) -> Case:
     """Products and convolutions of JAX with what is before and behind them, and their gradients, in whole numbers."""
     from tests.fuzz import product_functions
@@ -137,6 +144,7 @@ FUZZERS: Final[dict[str, Fuzzer]] = {
         floats,
         jax,
         loops,
+        sums,
         products,
         attentions,
         bounded,
