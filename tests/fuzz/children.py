@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import select
 import signal
 import time
@@ -39,13 +40,18 @@ class Work:
 
 
 def outcomes(
-    seeds: range, check: Check, seconds: float = 120.0, work: Work | None = None
+    seeds: range,
+    check: Check,
+    seconds: float = 120.0,
+    work: Work | None = None,
+    memory: int | None = None,
 ) -> Generator[tuple[int, str], None, None]:
     """Each seed with what ``check`` says of it, in children that each try one seed after another.
 
     A child that ends, or takes longer than ``seconds`` for a seed, is followed by another one behind that seed.
     On a busy machine a child gets more time, up to :data:`_PATIENCE` times ``seconds``, until it has used so many
-    seconds of the CPU. ``work`` is told how much the children use.
+    seconds of the CPU. ``work`` is told how much the children use. ``memory``: the bytes that a child may allocate, and
+    each process that works for it; more is refused there, before the machine has none left.
     """
     work = Work() if work is None else work
     first = seeds.start
@@ -54,6 +60,7 @@ def outcomes(
         child = os.fork()
         if child == 0:
             os.close(ours)
+            _limit(memory)
             _check_all(range(first, seeds.stop), check, theirs)
         os.close(theirs)
         hung = ended = False
@@ -77,9 +84,19 @@ def outcomes(
             first += 1
 
 
-def outcome(check: Callable[[], str], seconds: float = 60.0) -> str:
+def outcome(check: Callable[[], str], seconds: float = 60.0, memory: int | None = None) -> str:
     """What ``check`` says, in a child."""
-    return next(outcomes(range(1), lambda _: check(), seconds))[1]
+    return next(outcomes(range(1), lambda _: check(), seconds, memory=memory))[1]
+
+
+def _limit(memory: int | None) -> None:
+    """Let this process, and those that it starts, have so many bytes of private memory each.
+
+    Address space is not limited: TensorFlow and LLVM reserve more of it than there is memory.
+    """
+    if memory is not None:
+        _, most = resource.getrlimit(resource.RLIMIT_DATA)
+        resource.setrlimit(resource.RLIMIT_DATA, (memory, most))
 
 
 def _cpu_seconds(process: int) -> float:

@@ -29,6 +29,7 @@ _EVERY = {
     "jax_draws": 67,
     "jax_special": 19,
     "jax_sizes": 31,
+    "jax_gradients": 97,
 }
 
 
@@ -114,6 +115,31 @@ def test_calls_that_end_or_hang_are_found_and_others_run() -> None:
         "hangs [whole]": "hangs for 1 s",
         "as another's [eager]": "result 0: 1 of 1 differ: 2 instead of 1 at []",
     }
+
+
+def _take_all() -> Outcome:
+    blocks = [np.ones(1 << 26, np.uint8) for _ in range(64)]
+    return _outcome(len(blocks))
+
+
+def _end_when_refused() -> Outcome:
+    try:
+        return _take_all()
+    except MemoryError:
+        os._exit(6)
+
+
+def test_a_call_that_takes_all_memory_is_refused_it() -> None:
+    right = lambda: _outcome(64)
+    calls = [
+        Call("takes all", right, {"eager": _take_all}),
+        Call("ends then", right, {"eager": _end_when_refused}),
+        Call("ends on the CPU", _end_when_refused, {"eager": right}),
+        Call("right", right, {"eager": right}),
+    ]
+    found = dict(findings(calls, memory=2 << 30))
+    assert found.pop("takes all [whole]").startswith("MemoryError")
+    assert found == {"ends then [whole]": "ends the process with 6"}
 
 
 def test_a_run_that_was_stopped_goes_on_behind_its_record(tmp_path: Path) -> None:
