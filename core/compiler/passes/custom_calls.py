@@ -34,7 +34,7 @@ from ..ir.hlo import (
     constant,
 )
 from ..ir.moves import transpose
-from ..ir.patterns import is_constant, splat
+from ..ir.patterns import convert, is_constant, splat
 from . import random
 from .library.call import library_call
 from .library.other import goes_in_lanes
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from ..targets.costs import Library
     from ..targets.target import Target
 
+_SMALL_FLOATS: Final = frozenset((dtypes.F16, dtypes.BF16))
 _LAPACK: Final = re.compile(r"lapack_[sdcz]([a-z0-9]+)_ffi")
 # The runtime's name of a routine, where it is not the routine's own: complex matrices have other names.
 _NAMES: Final = {"heevd": "syevd", "hetrd": "sytrd", "ungqr": "orgqr", "unmqr": "ormqr"}
@@ -194,7 +195,7 @@ def _lay_out(i: Instruction) -> Instruction | None:
         return None
     other = _XLA_NAMES.get(i.attributes["custom_call_target"])
     if other is not None:
-        return other(i)
+        return _of_small_floats(i, other) if _has_small_floats(i.operands) else other(i)
     if "operand_layouts" not in i.attributes and "result_layouts" not in i.attributes:
         return None
     shapes = i.result_shapes
@@ -332,6 +333,36 @@ def _lapack(i: Instruction, routine: str, config: Mapping[str, int]) -> dict[str
         "backend_config": dict(config),
         "output_operand_aliases": (),
     }
+
+
+def _has_small_floats(values: Sequence[Instruction]) -> bool:
+    return any(isinstance(v.shape, Shape) and v.dtype in _SMALL_FLOATS for v in values)
+
+
+def _of_small_floats(
+    i: Instruction, rule: Callable[[Instruction], Instruction | None]
+) -> Instruction:
+    """What ``rule`` makes of ``i`` in f32, which LAPACK has, rounded to the types of the results."""
+
+    def wide(shape: Shape | TokenShape) -> Shape | TokenShape:
+        is_small = isinstance(shape, Shape) and shape.dtype in _SMALL_FLOATS
+        return shape.with_dtype(dtypes.F32) if is_small else shape  # type: ignore[union-attr]
+
+    given = i.result_shapes
+    shapes = [wide(s) for s in given]
+    whole = isinstance(i.shape, TupleShape)
+    call = i.replace(
+        operands=[convert(o, dtypes.F32) if _has_small_floats([o]) else o for o in i.operands],
+        shape=TupleShape(tuple(shapes)) if whole else shapes[0],
+    )
+    made = rule(call) or call
+    if not whole:
+        return convert(made, i.dtype)
+    results = []
+    for n, (shape, narrow) in enumerate(zip(shapes, given, strict=True)):
+        result = _element(made, n, shape, i)
+        results.append(convert(result, narrow.dtype) if isinstance(narrow, Shape) else result)
+    return i.derive("tuple", results)
 
 
 def _qr(i: Instruction) -> Instruction:

@@ -47,6 +47,27 @@ def test_lu(xpu: Any) -> None:
     assert pivots.min() >= 0
 
 
+@pytest.mark.parametrize(("dtype", "tolerance"), [(jnp.float16, 4e-3), (jnp.bfloat16, 4e-2)])
+def test_small_floats(xpu: Any, dtype: Any, tolerance: float) -> None:
+    """LAPACK has none: they are decomposed in f32, and rounded."""
+    a, square = A.astype(dtype), SQUARE.astype(dtype)
+    lu_shapes = (shape(2, 4, 3), shape(2, 3, dtype=jnp.int32), shape(2, 4, dtype=jnp.int32))
+    narrow = lambda *shapes: tuple(shape(*s, dtype=dtype) for s in shapes)
+    with jax.default_device(xpu):
+        packed, tau = call("Qr", narrow((2, 4, 3), (2, 3)), a)
+        of_q = shape(2, 4, 3, dtype=dtype)
+        q = call("ProductOfElementaryHouseholderReflectors", of_q, packed, tau)
+        v, w = call("Eigh", narrow((2, 4, 4), (2, 4)), square)
+        lu, _, _ = call("LuDecomposition", (*narrow((2, 4, 3)), *lu_shapes[1:]), a)
+        wide, _, _ = call("LuDecomposition", lu_shapes, a.astype(np.float32))
+    results = (packed, q, v, w, lu)
+    assert all(x.dtype == np.dtype(dtype) for x in results)
+    packed, q, v, w, lu, a, square = (x.astype(np.float32) for x in (*results, a, square))
+    np.testing.assert_allclose(q @ np.triu(packed[:, :3]), a, atol=3 * tolerance)
+    np.testing.assert_allclose(square @ v, v * w[:, None, :], atol=10 * tolerance)
+    np.testing.assert_allclose(lu, wide, atol=tolerance)
+
+
 @pytest.mark.parametrize("mode", ["A", "S", "N"])
 @pytest.mark.parametrize(("m", "n"), [(4, 3), (3, 4), (3, 3)])
 def test_svd(xpu: Any, m: int, n: int, mode: str) -> None:
