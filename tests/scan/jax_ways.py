@@ -43,6 +43,11 @@ def _compute(
     return outcome_of(compute)
 
 
+def _kind(array: np.ndarray) -> str:
+    """NumPy's letter for a kind of types, which for bfloat16 and smaller floats is that of other structures."""
+    return "f" if jnp.issubdtype(array.dtype, jnp.floating) else array.dtype.kind
+
+
 def _is_key(x: Any) -> bool:
     return bool(jnp.issubdtype(x.dtype, jax.dtypes.prng_key))
 
@@ -68,7 +73,7 @@ def call(
         if precise is not None:
             return outcome_of(precise)
         doubles = [np.asarray(a) for a in arguments]
-        doubles = [a.astype(_WIDE.get(a.dtype.kind, a.dtype)) for a in doubles]
+        doubles = [a.astype(_WIDE.get(_kind(a), a.dtype)) for a in doubles]
         return _compute(function, doubles, "cpu", "compiled", True)
 
     return Call(

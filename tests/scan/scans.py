@@ -20,6 +20,7 @@ SCANS: Final = {
     "jax_draws": "jax",
     "jax_special": "jax",
     "jax_sizes": "jax",
+    "jax_gradients": "jax",
 }
 
 

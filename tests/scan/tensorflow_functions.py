@@ -8,7 +8,16 @@ from typing import Any, Final
 import numpy as np
 import tensorflow as tf
 
-from tests.scan.arguments import changed, complexes, definite, integers, normal, special, unit
+from tests.scan.arguments import (
+    changed,
+    complexes,
+    definite,
+    in_type,
+    integers,
+    normal,
+    special,
+    unit,
+)
 from tests.scan.call import Call
 from tests.scan.tensorflow_ways import call
 
@@ -312,6 +321,11 @@ def calls() -> Iterator[Call]:
     for name, (function, arguments) in _ENTRIES.items():
         yield call(name, function, arguments)
         yield call(f"{name}, special", function, special(arguments), ["eager"])
+        for dtype in (np.float64, np.float16):
+            other = in_type(arguments, dtype)
+            if any(x is not y for x, y in zip(other, arguments, strict=True)):
+                of = f"{name}, {np.dtype(dtype).name}"
+                yield call(of, function, other, ["eager", "compiled"])
         for number, (what, other) in enumerate(changed(arguments)):
             yield call(
                 f"{name}, {what}",
