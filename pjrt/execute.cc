@@ -258,9 +258,16 @@ Status JoinTogether(const PJRT_LoadedExecutable& executable,
                          "one device at a time");
   }
   participations.reserve(executable.devices.size());  // no launch is taken and then forgotten
-  for (size_t i = 0; i < executable.devices.size(); ++i)
-    participations.push_back(Participate(executable, i));
-  return OkStatus();
+  const Status status = Guarded(executable.info->executable->name(), [&] {
+    for (size_t i = 0; i < executable.devices.size(); ++i)
+      participations.push_back(Participate(executable, i));
+    return OkStatus();
+  });
+  if (status.ok()) return status;
+  for (const Participation& taken : participations) {  // nobody waits for the others
+    if (taken.launch) taken.launch->Fail(taken.participant, status);
+  }
+  return status;
 }
 
 // The part of `device`, which a call names, in a launch of a program for several.

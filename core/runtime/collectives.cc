@@ -170,10 +170,14 @@ void Launch::Fail(int64_t participant, const Status& status) noexcept {
   if (placement_.job != nullptr && !placement_.job->CheckNotForked().ok()) return;
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!failure_.ok()) return;
-  failure_ = status;  // and where, and for the other processes, if there is memory for that
+  failure_ = status;
+  // And where, if there is memory for that.
   (void)Guarded("telling of a failure", [&] {
     failure_ = status.WithPrefix(StrCat("program ", program_, " failed on device xpu:",
                                         placement_.devices[static_cast<size_t>(participant)]));
+    return OkStatus();
+  });
+  (void)Guarded("telling other processes of a failure", [&] {
     if (placement_.job != nullptr) placement_.job->Break(failure_);
     return OkStatus();
   });

@@ -136,6 +136,8 @@ class Executable::Call {
   ~Call() {
     ReleaseHolds();
     if (begun_) return;
+    // Deferred results wait for the event and are kept by it. Nobody will decide it any more, nor see the error.
+    if (event_) event_->SetError(OutOfHostMemory());
     for (Donation& donation : donations_) donation.Undo();
   }
 

@@ -37,6 +37,7 @@ thread_local bool threads_are_limited = false;
 constexpr size_t kStackOfWorker = size_t{4} << 20;
 constexpr size_t kRoomOfPool = size_t{16} << 20;
 constexpr size_t kRoomOfThread = size_t{2} << 20;
+constexpr int kThreadsOfOthers = 4;
 // Loops use at most so many threads, whatever oneTBB allows.
 std::atomic<int> most_threads{std::numeric_limits<int>::max()};
 thread_local bool has_used_pool = false;
@@ -49,9 +50,11 @@ bool CanUsePool() {
   return has_used_pool;
 }
 
-// How many of `wanted` threads there is room for, the caller included.
+// How many of `wanted` threads there is room for, the caller included. Where there are not enough, some are left for
+// streams, compilations and their wires.
 int ThreadsWithRoom(int wanted) {
-  const int threads = 1 + StartableThreads(wanted - 1, kStackOfWorker);
+  int threads = 1 + StartableThreads(wanted - 1, kStackOfWorker);
+  if (threads < wanted) threads = std::max(1, threads - kThreadsOfOthers);
   const size_t room = kRoomOfPool + static_cast<size_t>(threads) * kStackOfWorker;
   return threads > 1 && HasRoom(room) ? threads : 1;
 }
@@ -87,7 +90,8 @@ void StartPool() {
   if (threads == wanted) return;
   most_threads.store(threads, std::memory_order_relaxed);
   TRIPONT_LOG(kWarning, "programs run on ", threads, " of ", wanted,
-              " threads: the process may not have more threads or memory (ulimit -u, ulimit -v)");
+              " threads: the process may not have more threads or memory (ulimit -u, ulimit -v, "
+              "ulimit -d)");
 }
 
 }  // namespace

@@ -10,8 +10,9 @@
 namespace tripont {
 
 bool HasRoom(size_t bytes) noexcept {
-  void* const mapping =
-      mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  // Writable, as `ulimit -d` counts no other mapping; no page of it is used.
+  void* const mapping = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapping == MAP_FAILED) return false;
   munmap(mapping, bytes);
   return true;

@@ -8,7 +8,8 @@
 
 namespace tripont {
 
-// Whether that many bytes can be added to the address space (`ulimit -v`, cgroups do not count it).
+// Whether that many bytes can be added to the address space and to the data (`ulimit -v`, `ulimit -d`; cgroups count only
+// pages that are used).
 bool HasRoom(size_t bytes) noexcept;
 
 // How many threads with that much stack can be started beside each other, at most `most`: starts and ends them.

@@ -549,6 +549,23 @@ bool Transfers(const Program& program, Expectation& expected) {
   return all;
 }
 
+int64_t BytesInUse() {
+  int64_t bytes = 0;
+  for (PJRT_Device* const device : plugin.devices) {
+    ARGS(Device_MemoryStats, stats);
+    stats.device = device;
+    Check(api->PJRT_Device_MemoryStats(&stats));
+    bytes += stats.bytes_in_use;
+  }
+  return bytes;
+}
+
+// Streams may still hold arrays for a moment.
+void CheckBytesInUse(int64_t expected) {
+  for (int i = 0; i < 10000 && BytesInUse() != expected; ++i) usleep(1000);
+  if (BytesInUse() != expected) Fail("arrays that nobody has any more hold memory");
+}
+
 int Run(const std::string& work, bool all) {
   const size_t colon = work.find(':');
   const std::string kind = work.substr(0, colon);
@@ -565,6 +582,7 @@ int Run(const std::string& work, bool all) {
   for (int i = 0; i < 3; ++i)
     if (!once()) Fail("it fails although nothing does");
   int64_t failures = 0;
+  const int64_t in_use = BytesInUse();
   for (now_refused = 0; now_refused < 5000; ++now_refused) {
     alarm(60);
     bool done = false;
@@ -577,6 +595,7 @@ int Run(const std::string& work, bool all) {
     if (!once()) Fail("it fails afterwards");
     while (called < asked) std::this_thread::yield();  // those who wait are told first
     if (called > asked) Fail("a callback was called twice");
+    CheckBytesInUse(in_use);
     failures += done ? 0 : 1;
     if (!complete) continue;
     std::printf("%s: %lld allocations, %lld failures\n", work.c_str(),

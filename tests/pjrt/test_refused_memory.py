@@ -11,6 +11,8 @@ from tripont.core.compiler.compile import compile_module
 from tripont.core.compiler.formats import artifact
 from tripont.core.compiler.importer.program import read_program
 
+from tests.core.runtime import programs
+from tests.core.runtime.test_deferred_results import in_other_order
 from tests.fuzzers import c_api
 
 # NAME -> the parameters' dimensions, and the program. The first runs on the caller's thread; those of large arrays are
@@ -106,10 +108,14 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         pytest.skip("no C++ compiler on this machine")
     folder = tmp_path_factory.mktemp("refused_memory")
     source = Path(__file__).with_name("refused_memory.cc")
-    lines = []
+    # Its result is computed when it is read, and it is given to the device's stream.
+    made = {"deferred": ([(2, 3, 4)], programs.serialize(in_other_order(1e9)))}
     for name, (parameters, text) in PROGRAMS.items():
         executable = compile_module(read_program(text.encode(), "mlir"), {"target": "host"})
-        (folder / f"{name}.tripont").write_bytes(artifact.serialize(executable))
+        made[name] = parameters, artifact.serialize(executable)
+    lines = []
+    for name, (parameters, content) in made.items():
+        (folder / f"{name}.tripont").write_bytes(content)
         lines.append(f"{name} {' / '.join(' '.join(map(str, dims)) for dims in parameters)}\n")
     (folder / "programs.txt").write_text("".join(lines))
     binary, library, _ = c_api.command(source, folder)
@@ -120,11 +126,11 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 @pytest.mark.parametrize(
     "work",
     [
-        "once:small",
         "donated:small",
         "once:large",
         "donated:large",
         "once:library",
+        "once:deferred",
         "chain:large",
         "donated-chain:large",
         "transfers:one",

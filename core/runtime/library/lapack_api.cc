@@ -166,38 +166,47 @@ class ScopedCoreType {
 constexpr size_t kRoomOfThread = size_t{48} << 20;  // 32 MB of buffers, and a stack
 constexpr size_t kRoomOfLibrary = size_t{64} << 20;
 
-// The threads that OpenBLAS starts beside the one that loads it.
+// The threads that OpenBLAS has by itself, the one that loads it included.
 int ThreadsOfOpenBlas() {
-  const std::optional<std::string> said = GetVariable(kThreads);
-  const std::optional<int64_t> number = said ? ToNumber(*said) : std::nullopt;
-  const int64_t threads =
-      number && *number > 0 ? *number : int64_t{std::thread::hardware_concurrency()};
-  return static_cast<int>(std::clamp<int64_t>(threads, 1, 512)) - 1;
+  int64_t threads = std::thread::hardware_concurrency();
+  for (const char* name : {kThreads, "GOTO_NUM_THREADS", "OMP_NUM_THREADS"}) {  // in its order
+    const std::optional<std::string> said = GetVariable(name);
+    const std::optional<int64_t> number = said ? ToNumber(*said) : std::nullopt;
+    if (number && *number > 0) {
+      threads = *number;
+      break;
+    }
+  }
+  return static_cast<int>(std::clamp<int64_t>(threads, 1, 512));
 }
 
-// Whether OpenBLAS may start its threads. RESOURCE_EXHAUSTED if it cannot be loaded at all.
-StatusOr<bool> MayStartThreads(const fs::path& path) {
-  const int threads = ThreadsOfOpenBlas();
-  if (HasRoom(kRoomOfLibrary + kRoomOfThread * static_cast<size_t>(threads)) &&
-      StartableThreads(threads, Thread::kStack) == threads) {
-    return true;
+// The threads that OpenBLAS may have when it is loaded: as many as by itself, as we have, or one. RESOURCE_EXHAUSTED if
+// it cannot be loaded at all.
+StatusOr<int> ThreadsWithRoom(const fs::path& path) {
+  const int wanted = ThreadsOfOpenBlas();
+  for (const int threads : {wanted, std::min(wanted, NumThreads()), 1}) {
+    const int started = threads - 1;
+    if (HasRoom(kRoomOfLibrary + kRoomOfThread * static_cast<size_t>(started)) &&
+        StartableThreads(started, Thread::kStack) == started) {
+      return threads;
+    }
   }
-  if (HasRoom(kRoomOfLibrary)) return false;
   return ResourceExhausted("there is no room for ", path.string(), ", which takes ",
-                           kRoomOfLibrary >> 20, " MB of the process's address space (ulimit -v)");
+                           kRoomOfLibrary >> 20,
+                           " MB of the process's address space (ulimit -v, ulimit -d)");
 }
 
-// Sets the variable while OpenBLAS is loaded, so that it starts no threads.
-class ScopedOneThread {
+// Sets the variable while OpenBLAS is loaded, if it may not have the threads that it has by itself.
+class ScopedThreads {
  public:
-  explicit ScopedOneThread(bool set) : set_(set) {
-    if (set_) SetVariable(kThreads, "1");
+  explicit ScopedThreads(int threads) : set_(threads < ThreadsOfOpenBlas()) {
+    if (set_) SetVariable(kThreads, std::to_string(threads));
   }
-  ~ScopedOneThread() {
+  ~ScopedThreads() {
     if (set_) SetVariable(kThreads, before_);
   }
-  ScopedOneThread(const ScopedOneThread&) = delete;
-  ScopedOneThread& operator=(const ScopedOneThread&) = delete;
+  ScopedThreads(const ScopedThreads&) = delete;
+  ScopedThreads& operator=(const ScopedThreads&) = delete;
 
  private:
   const bool set_;
@@ -206,10 +215,10 @@ class ScopedOneThread {
 
 StatusOr<const Api*> Open(const fs::path& path) {
   void* handle = nullptr;
-  TRIPONT_ASSIGN_OR_RETURN(const bool may_start_threads, MayStartThreads(path));
+  TRIPONT_ASSIGN_OR_RETURN(const int threads, ThreadsWithRoom(path));
   {
     const ScopedCoreType core;
-    const ScopedOneThread one(!may_start_threads);
+    const ScopedThreads fewer(threads);
     handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   }
   if (handle == nullptr) return Unavailable("cannot load ", path.string(), ": ", dlerror());
@@ -232,7 +241,8 @@ StatusOr<const Api*> Open(const fs::path& path) {
   using GetThreads = int (*)();
   api->set_threads = reinterpret_cast<SetThreads>(resolver.Find("openblas_set_num_threads"));
   api->get_threads = reinterpret_cast<GetThreads>(resolver.Find("openblas_get_num_threads"));
-  if (!may_start_threads || api->set_threads == nullptr || api->get_threads == nullptr) {
+  const bool has_fewer = threads < std::min(ThreadsOfOpenBlas(), NumThreads());
+  if (has_fewer || api->set_threads == nullptr || api->get_threads == nullptr) {
     api->set_threads = nullptr;
     api->get_threads = nullptr;
   } else if (std::getenv(kThreads) == nullptr) {
