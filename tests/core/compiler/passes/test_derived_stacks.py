@@ -96,6 +96,61 @@ def test_two_loops():
     assert stacked(two_loops(both), [numbers()]) == [2, 1]
 
 
+def in_parts(*, rows=STEPS, place=lambda i: i, width=WIDTH, shape=(), end=STEPS, take=None):
+    """Two loops of which the first writes both numbers at the same place: rows of so many elements, those of the second
+    stack in another shape. ``take``: what the second loop makes of a carried number, its step and both stacks.
+    """
+
+    def function(x):
+        def write(i, state):
+            c, stack, other = state
+            c = jnp.sin(c + element(x, i))
+            stack = lax.dynamic_update_slice(stack, c[None, :width], (place(i), 0))
+            derived = (1 - c[:width]).reshape(1, *(shape or (width,)))
+            start = (place(i), *[0] * (other.ndim - 1))
+            return c, stack, lax.dynamic_update_slice(other, derived, start)
+
+        empty = jnp.zeros((rows, WIDTH), x.dtype)
+        other = jnp.zeros((rows, *(shape or (WIDTH,))), x.dtype)
+        _, stack, other = lax.fori_loop(0, STEPS, write, (x[0], empty, other))
+        return lax.fori_loop(0, end, lambda i, state: take(i, *state), (x[0], stack, other))[0]
+
+    return function
+
+
+def in_order(i, c, stack, other):
+    rows = stack.shape[0]
+    c = jnp.cos(c + element(stack, rows - 1 - i) + element(other, i).reshape(WIDTH))
+    return c, stack, other
+
+
+def two_steps(i, c, stack, other):
+    c = jnp.cos(c + element(stack, i) + lax.dynamic_slice_in_dim(other, i, 2).sum(0))
+    return c, stack, other
+
+
+def overwriting(i, c, stack, other):
+    c = jnp.cos(c + element(stack, i) + element(other, STEPS - 1 - i))
+    return c, lax.dynamic_update_index_in_dim(stack, c, i, 0), other
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        in_parts(rows=STEPS + 2, end=STEPS + 2, take=in_order),
+        in_parts(place=lambda i: i + 1, take=in_order),
+        in_parts(width=WIDTH // 2, take=in_order),
+        in_parts(shape=(4, WIDTH // 4), take=in_order),
+        in_parts(take=two_steps),
+        in_parts(take=overwriting),
+    ],
+    ids=["rows that stay", "first row", "half a row", "other shape", "two steps", "overwritten"],
+)
+def test_stacks_that_are_not_rows_of_all_steps(function):
+    before, now = stacked(function, [numbers()])
+    assert now == before > 0
+
+
 @pytest.mark.parametrize(
     "function",
     [
