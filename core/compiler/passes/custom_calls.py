@@ -195,6 +195,7 @@ def _lay_out(i: Instruction) -> Instruction | None:
         return None
     other = _XLA_NAMES.get(i.attributes["custom_call_target"])
     if other is not None:
+        _check_decomposition(i)
         return _of_small_floats(i, other) if _has_small_floats(i.operands) else other(i)
     if "operand_layouts" not in i.attributes and "result_layouts" not in i.attributes:
         return None
@@ -333,6 +334,32 @@ def _lapack(i: Instruction, routine: str, config: Mapping[str, int]) -> dict[str
         "backend_config": dict(config),
         "output_operand_aliases": (),
     }
+
+
+# The operands and results of a decomposition.
+_NUMBERS: Final = {
+    "Eigh": (1, 2),
+    "LuDecomposition": (1, 3),
+    "ProductOfElementaryHouseholderReflectors": (2, 1),
+    "Qr": (1, 2),
+    "tripont.svd": (1, 3),
+}
+
+
+def _check_decomposition(i: Instruction) -> None:
+    """Raise CompileError INVALID_ARGUMENT if the call has other operands and results than its rule takes apart."""
+    name = i.attributes["custom_call_target"]
+    operands, results = _NUMBERS[name]
+    shapes = [o.shape for o in i.operands]
+    are_arrays = all(isinstance(s, Shape) for s in (*shapes, *i.result_shapes))
+    numbers = len(shapes), len(i.result_shapes)
+    if not are_arrays or numbers != (operands, results) or len(i.operands[0].dims) < 2:
+        given = (
+            "a matrix" if operands == 1 else f"{operands} operands, of which the first is a matrix"
+        )
+        made = "one result" if results == 1 else f"{results} results"
+        problem = f"{name} takes {given}, or a batch of them, and has {made}"
+        raise of_instruction("INVALID_ARGUMENT", problem, i)
 
 
 def _has_small_floats(values: Sequence[Instruction]) -> bool:

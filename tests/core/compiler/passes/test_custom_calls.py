@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from tripont.core.compiler.importer import read_program
+from tripont.core.compiler.ir.errors import CompileError
 from tripont.core.compiler.ir.hlo import Instruction
 from tripont.core.compiler.passes.custom_calls import lay_out_custom_calls, match_custom_calls
 from tripont.core.compiler.passes.inline import inline_calls
@@ -57,3 +58,34 @@ def test_values_alone_cost_less() -> None:
         for function in (jnp.linalg.eigvalsh, jnp.linalg.eigh)
     )
     assert alone < both
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+@pytest.mark.parametrize(
+    ("target", "operands", "results", "takes"),
+    [
+        ("Qr", ["4x3x{}"], ["4x3x{}"], "a matrix"),
+        ("Qr", ["4x3x{}"], ["4x3x{}", "3x{}", "3x{}"], "a matrix"),
+        ("Qr", ["4x{}"], ["4x{}", "4x{}"], "a matrix"),
+        ("Qr", [], ["4x3x{}", "3x{}"], "a matrix"),
+        ("Eigh", ["4x4x{}", "4x4x{}"], ["4x4x{}", "4x{}"], "a matrix"),
+        ("LuDecomposition", ["4x4x{}"], ["4x4x{}", "4xi32"], "a matrix"),
+        ("ProductOfElementaryHouseholderReflectors", ["4x3x{}"], ["4x3x{}"], "2 operands"),
+    ],
+)
+def test_other_numbers_of_operands_or_results_are_refused(
+    target: str, operands: list[str], results: list[str], takes: str, dtype: str
+) -> None:
+    given = [f"tensor<{o.format(dtype)}>" for o in operands]
+    made = ", ".join(f"tensor<{r.format(dtype)}>" for r in results)
+    parameters = ", ".join(f"%a{n}: {t}" for n, t in enumerate(given))
+    names = ", ".join(f"%a{n}" for n in range(len(given)))
+    numbers = ", ".join(f"%r#{n}" for n in range(len(results))) if len(results) > 1 else "%r"
+    many = f":{len(results)}" if len(results) > 1 else ""
+    text = f"""func.func @main({parameters}) -> ({made}) {{
+  %r{many} = stablehlo.custom_call @{target}({names}) : ({", ".join(given)}) -> ({made})
+  return {numbers} : {made}
+}}"""
+    with pytest.raises(CompileError, match=f"{dtype}.*: {target} takes {takes}") as raised:
+        lay_out_custom_calls(read_program(text.encode(), "mlir"))
+    assert raised.value.code == "INVALID_ARGUMENT"
