@@ -10,7 +10,8 @@ add_library(tripont_outside OBJECT EXCLUDE_FROM_ALL
   tests/fuzzers/artifact.cc
   tests/fuzzers/c_api.cc
   tests/fuzzers/compile_options.cc
-  tests/pjrt/hard_times.cc)
+  tests/pjrt/hard_times.cc
+  tests/pjrt/refused_memory.cc)
 target_include_directories(tripont_outside PRIVATE "${PROJECT_SOURCE_DIR}")
 target_include_directories(tripont_outside SYSTEM PRIVATE "${PJRT_INCLUDE_DIR}")
 target_link_libraries(tripont_outside PRIVATE tripont_core)
