@@ -414,7 +414,10 @@ def test_mpi_does_not_start_in_time(faulty_mpi: str) -> None:
     for number, (one, (_, error)) in enumerate(zip(ended, _errors(ended), strict=True)):
         assert "local 3.0" in one.output
         assert "program jit_sum spans several processes" in error
-        assert "MPI has not started in all 2 processes of the job after 8 s" in error
+        # A busy machine looks later.
+        after = re.search(r"MPI has not started in all 2 processes of the job after (\d+) s", error)
+        assert after
+        assert int(after[1]) >= 8
         assert re.search(PROCESS.format(number) + " waits in MPI_Init_thread", error)
         assert "TRIPONT_COLLECTIVE_TIMEOUT" in error
 
