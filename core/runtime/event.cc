@@ -23,7 +23,7 @@ const Status& DroppedStatus() {
   static const auto* const status = new Status(Internal("the work was dropped before it was done"));
   return *status;
 }
-[[maybe_unused]] const Status& made_at_start = DroppedStatus();
+[[maybe_unused]] const Status& dropped_made_at_start = DroppedStatus();
 
 }  // namespace
 

@@ -13,7 +13,7 @@ const Status& KeptStatus() {
   static const auto* const status = new Status(ResourceExhausted(kOutOfHostMemory));
   return *status;
 }
-[[maybe_unused]] const Status& made_at_start = KeptStatus();
+[[maybe_unused]] const Status& kept_made_at_start = KeptStatus();
 
 }  // namespace
 
