@@ -48,7 +48,7 @@ namespace tripont::pjrt {
 namespace {
 
 // What an error of a copy begins with.
-constexpr std::string_view kCopying = "copying a piece of an array to the device";
+constexpr std::string_view kCopyingPiece = "copying a piece of an array to the device";
 
 StatusOr<PendingBuffer*> Find(PJRT_AsyncHostToDeviceTransferManager* manager, int index) {
   if (index < 0 || static_cast<size_t>(index) >= manager->buffers.size()) {
@@ -154,7 +154,7 @@ Status AsyncHostToDeviceTransferManager_TransferData(
                            " bytes, or `data` is null");
   }
   TRIPONT_RETURN_IF_ERROR(BeginPiece(manager, *pending, args.buffer_index));
-  const Status copied = Guarded(kCopying, [&] {
+  const Status copied = Guarded(kCopyingPiece, [&] {
     const HostActivity activity(kHostToDevice, args.transfer_size);
     ParallelCopy(static_cast<char*>(pending->hold.data()) + args.offset, args.data,
                  args.transfer_size);
@@ -185,7 +185,7 @@ Status AsyncHostToDeviceTransferManager_TransferLiteral(
   TRIPONT_ASSIGN_OR_RETURN(const std::vector<int64_t> destination,
                            HostStrides(nullptr, shape.dimensions, element_size));
   TRIPONT_RETURN_IF_ERROR(BeginPiece(manager, *pending, args.buffer_index));
-  const Status copied = Guarded(kCopying, [&] {
+  const Status copied = Guarded(kCopyingPiece, [&] {
     if (pending->byte_size == 0) return OkStatus();
     const HostActivity activity(kHostToDevice, static_cast<int64_t>(pending->byte_size));
     StridedCopy(pending->hold.data(), destination, args.data, source, shape.dimensions,

@@ -22,7 +22,7 @@ namespace tripont::pjrt {
 namespace {
 
 // What an error of a copy begins with.
-constexpr std::string_view kCopying = "copying an array to the host";
+constexpr std::string_view kCopyingToHost = "copying an array to the host";
 
 int64_t ElementSize(const PJRT_Buffer& buffer) {
   return static_cast<int64_t>(ByteWidth(buffer.buffer->shape().type));
@@ -99,7 +99,7 @@ Status BeginRawCopy(const PJRT_Buffer_CopyRawToHostFuture_Callback_Args& args) {
   Event* definition = pending->source.buffer()->definition_event();
   definition->OnReady([pending = std::move(pending), destination = args.dst](const Status& made) {
     const Status status =
-        made.ok() ? Guarded(kCopying, [&] { return CopyRaw(*pending, destination); }) : made;
+        made.ok() ? Guarded(kCopyingToHost, [&] { return CopyRaw(*pending, destination); }) : made;
     status.ok() ? pending->done->SetReady() : pending->done->SetError(status);
   });
   return OkStatus();
@@ -109,7 +109,7 @@ Status BeginRawCopy(const PJRT_Buffer_CopyRawToHostFuture_Callback_Args& args) {
 void StartRawCopy(PJRT_Buffer_CopyRawToHostFuture_Callback_Args* args) {
   if (args == nullptr) return;
   const Ref<Event> done = static_cast<PendingRawCopy*>(args->callback_data)->done;
-  const Status status = Guarded(kCopying, [args] { return BeginRawCopy(*args); });
+  const Status status = Guarded(kCopyingToHost, [args] { return BeginRawCopy(*args); });
   if (!status.ok()) done->SetError(status);
 }
 
