@@ -158,7 +158,9 @@ class Target(ABC):
 
     def module(self) -> llvm_ir.Module:
         """An empty LLVM module for this target."""
-        return llvm_ir.Module(self.triple, self.data_layout)
+        module = llvm_ir.Module(self.triple, self.data_layout)
+        module.masks_stores = self.masks_stores
+        return module
 
     def callbacks(self, module: llvm_ir.Module) -> tuple[llvm_ir.Module, Target]:
         """Where functions that library calls call go (a sort's comparator), and their target: calls run on the host."""

@@ -79,11 +79,6 @@ class MatrixDot(PackedDot):
         else:
             super().do_tiles(start, stop, scratch)
 
-    @property
-    def copied_panels(self) -> int:
-        panels: int = self.wide
-        return panels
-
     def begin_block(self, start: Value, stop: Value) -> None:
         """Copy the groups [start, stop) of all panels of the unit: rows are read in long runs."""
         if self.copy is None:
@@ -116,18 +111,8 @@ class MatrixDot(PackedDot):
             parts += [zero] * (form.group - rows)
             value = interleave(b, parts, 8 * form.rhs.size)
             at = b.mul(b.sub(k, start), i64(self.width * form.group))
-            to = b.gep(type_, self.part_of_copy(panel), at)
+            to = b.gep(type_, self.copied_part(panel), at)
             b.store(value, to, form.lanes * form.group * form.rhs.size)
-
-    def part_of_copy(self, panel: Value) -> Value:
-        assert self.copy is not None
-        number = self.b.sub(panel, self.first_panel)
-        return self.b.gep(
-            memory_type(self.form.rhs), self.copy, self.b.mul(number, i64(self.panel_part))
-        )
-
-    def copied_part(self, panel: Value, lying: Value, start: Value, stop: Value) -> Value:
-        return self.part_of_copy(panel)
 
     def fetch_panel(self, panel: Panel, number: Value, start: Value) -> None:
         self.following = None

@@ -71,7 +71,7 @@ class OverlappedTiles:
         """Tile ``number`` of the unit, panel by panel, each of which has ``tall`` ones."""
         b, kernel = self.b, self.kernel
         across, down = (b.binary(division, number, tall) for division in ("udiv", "urem"))
-        panel = kernel.panel(b.add(kernel.first_panel, across), i64(0), i64(kernel.groups))
+        panel = kernel.panel(b.add(kernel.first_panel, across), i64(0))
         return kernel.tile(panel, b.add(kernel.first_tile, down), i64(0))
 
     def sums(self, number: Value) -> Value:

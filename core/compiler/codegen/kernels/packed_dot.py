@@ -134,7 +134,7 @@ class PackedDot(ProductCopies, ProductFetches, ProductWrites):
         """The loops over the tiles of a block."""
         b = self.b
         with b.loop(self.first_panel, self.last_panel) as number:
-            panel = self.panel(number, start, stop)
+            panel = self.panel(number, start)
             last = last_vectors(self.n, self.vectors, self.form.lanes)
             if last == self.vectors or self.form.is_matrix:
                 self.tiles_of_panel(panel, number, start, stop, scratch)
@@ -169,15 +169,15 @@ class PackedDot(ProductCopies, ProductFetches, ProductWrites):
                 self.fetch_tile(tile, stop, place)
                 self.part_of_tile(tile, start, stop, place)
 
-    def panel(self, number: Value, start: Value, stop: Value) -> Panel:
-        """Panel ``number``, whose groups [start, stop) are copied here if each panel's are copied by itself."""
+    def panel(self, number: Value, start: Value) -> Panel:
+        """Panel ``number``, of which the groups from ``start`` on are in use."""
         b, form = self.b, self.form
         panel_size = self.groups * self.width * form.group
         left = self.start(number, self.width, self.n)
         place = left if self.rhs_row else b.mul(number, i64(panel_size))
         packed = lying = b.gep(memory_type(self.operands[1].shape.dtype), self.rhs, place)
         if self.copy is not None:
-            part = self.copied_part(number, lying, start, stop)
+            part = self.copied_part(number)
             before = b.mul(start, i64(-self.width * form.group))  # as if it began with rhs
             packed = b.gep(memory_type(form.rhs), part, before, inbounds=False)
         return Panel(lying, packed, left)
@@ -231,11 +231,11 @@ class PackedDot(ProductCopies, ProductFetches, ProductWrites):
             self.b.loop(start, stop) as k,
             self.b.loop(self.first_panel, self.last_panel) as number,
         ):
-            self.copied_group(self.panel(number, start, stop), k)
+            self.copied_group(self.panel(number, start), k)
 
-    def copied_part(self, panel: Value, lying: Value, start: Value, stop: Value) -> Value:
-        """Where the copy of the groups [start, stop) of ``panel`` is, which lies at ``lying``. The first tile of a
-        block makes the copy while it is computed (:meth:`copying_step`), or the unit before its tiles.
+    def copied_part(self, panel: Value) -> Value:
+        """Where the copy of the groups of ``panel`` that are in use is. The first tile of a block makes the copy while
+        it is computed (:meth:`copying_step`), or the unit before its tiles.
         """
         assert self.copy is not None
         if not self.copies_first:

@@ -105,10 +105,8 @@ class ProductBlocks(tiles.Places):
             self.reading = costs.products.copied_reading
             if not self.stages:  # whose copies are on the stack too
                 self.block_bytes = costs.memory.kept
-                if self.is_first:
-                    self.block_bytes += (
-                        self.block_bytes // 8
-                    )  # rows and columns of tiles are no powers of two
+                if self.is_first:  # rows and columns of tiles are no powers of two
+                    self.block_bytes += self.block_bytes // 8
         # The groups of a line of lhs; as many rows or more take turns in fetching theirs.
         line = costs.memory.line // (self.form.lhs.size * self.form.group)
         self.row_turns = max(line, 1 << (self.rows - 1).bit_length())

@@ -59,11 +59,6 @@ class HostTarget(TextTarget):
     def machine(self) -> int:
         return linker.EM_X86_64 if self.is_x86 else linker.EM_AARCH64
 
-    def module(self) -> llvm_ir.Module:
-        module = super().module()
-        module.masks_stores = self.masks_stores
-        return module
-
     def start(self, *, dump: bool = False) -> Compilation:
         return Parts(self, dump, cached=not dump)
 
