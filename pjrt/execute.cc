@@ -261,7 +261,6 @@ Status JoinTogether(const PJRT_LoadedExecutable& executable,
   const Status status = Guarded(executable.info->executable->name(), [&] {
     for (size_t i = 0; i < executable.devices.size(); ++i)
       participations.push_back(Participate(executable, i));
-    return OkStatus();
   });
   if (status.ok()) return status;
   for (const Participation& taken : participations) {  // nobody waits for the others

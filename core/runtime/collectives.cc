@@ -175,11 +175,9 @@ void Launch::Fail(int64_t participant, const Status& status) noexcept {
   (void)Guarded("telling of a failure", [&] {
     failure_ = status.WithPrefix(StrCat("program ", program_, " failed on device xpu:",
                                         placement_.devices[static_cast<size_t>(participant)]));
-    return OkStatus();
   });
   (void)Guarded("telling other processes of a failure", [&] {
     if (placement_.job != nullptr) placement_.job->Break(failure_);
-    return OkStatus();
   });
   for (const auto& [key, meeting] : meetings_) meeting->changed.notify_all();
 }

@@ -104,10 +104,8 @@ void Event::Decide(Status status) noexcept {
   }
   while (in_order != nullptr) {
     Node* const next = in_order->next;
-    const Status called = Guarded("a callback of an event failed", [&] {
-      in_order->callback(status_);
-      return OkStatus();
-    });
+    const Status called =
+        Guarded("a callback of an event failed", [&] { in_order->callback(status_); });
     // The others are to be called all the same.
     if (!called.ok()) LogText(LogLevel::kError, called.message(), "");
     delete in_order;

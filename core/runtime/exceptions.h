@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "core/runtime/export.h"
@@ -19,11 +20,16 @@ TRIPONT_EXPORT Status OutOfHostMemory() noexcept;
 // for std::bad_alloc, else INTERNAL. Where there is no memory for the message: OutOfHostMemory.
 TRIPONT_EXPORT Status StatusOfException(std::string_view about) noexcept;
 
-// The status that `function` gives, or that of the exception which it throws.
+// The status that `function` gives (OK, if it gives nothing), or that of the exception which it throws.
 template <typename Function>
 Status Guarded(std::string_view about, Function&& function) noexcept {
   try {
-    return std::invoke(std::forward<Function>(function));
+    if constexpr (std::is_void_v<std::invoke_result_t<Function>>) {
+      std::invoke(std::forward<Function>(function));
+      return OkStatus();
+    } else {
+      return std::invoke(std::forward<Function>(function));
+    }
   } catch (...) {
     return StatusOfException(about);
   }

@@ -84,7 +84,6 @@ void StartPool() {
           tbb::global_control::max_allowed_parallelism, static_cast<size_t>(threads));
     }
     if (threads > 1) MeetInPool(threads);
-    return OkStatus();
   });
   if (!status.ok()) threads = 1;
   if (threads == wanted) return;

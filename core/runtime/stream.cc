@@ -33,10 +33,7 @@ class FunctionTask : public StreamTask {
 // An exception (no memory, mostly) is the error of the task's results, and not the end of the
 // process.
 void RunTask(StreamTask& task) noexcept {
-  const Status status = Guarded("while a device was computing", [&] {
-    task.Run();
-    return OkStatus();
-  });
+  const Status status = Guarded("while a device was computing", [&] { task.Run(); });
   if (!status.ok()) task.Abandon(status);
 }
 
@@ -66,10 +63,8 @@ void Stream::Enqueue(std::function<void()> run, std::function<void(const Status&
 
 // Nothing is lost if it cannot be started (the limit of processes is reached, there is no memory).
 void Stream::StartThread() {
-  const Status status = Guarded("cannot start the thread of a device", [&] {
-    state_->thread.Start([this] { Loop(); });
-    return OkStatus();
-  });
+  const Status status = Guarded("cannot start the thread of a device",
+                                [&] { state_->thread.Start([this] { Loop(); }); });
   if (!status.ok()) {
     LogText(LogLevel::kWarning, status.message(), ": its work is done on the caller's thread");
   }
