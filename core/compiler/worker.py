@@ -39,6 +39,7 @@ from tripont.version import __version__ as version
 
 from .ir.errors import STATUS_CODES, CompileError
 from .targets import code_cache
+from .targets.code_store import CodeStore
 from .xla import partitioners
 
 # Bytes of a message that is not copied, and after which memory is given back at once.
@@ -81,6 +82,29 @@ def describe(error: BaseException) -> tuple[int, str]:
     return STATUS_CODES["INTERNAL"], f"{type(error).__name__}: {error}{place}"
 
 
+@functools.cache
+def sources() -> str:
+    """A digest of the compiler's sources as they were when this was first called, at the start."""
+    from tripont.fingerprint import compiler_sources
+
+    return compiler_sources()
+
+
+@functools.cache
+def code_store(path: str, size_limit: int, is_shared: bool) -> CodeStore:
+    """What keeps machine code of this compiler in a folder."""
+    return CodeStore(path, f"{version} {sources()} {packages()}", size_limit, is_shared)
+
+
+def use_code_of(folder: messages.CodeFolder) -> None:
+    """Have the next compile look for machine code in ``folder``, and keep there what is new."""
+    store = None
+    if folder.path:
+        store = code_store(folder.path, folder.size_limit, folder.is_shared)
+        store.refresh()
+    code_cache.use(store)
+
+
 def no_one_to_ask(name: str, question: int, parts: Sequence[bytes]) -> list[bytes]:
     raise CompileError("INTERNAL", f"nobody can be asked how to partition {name}")
 
@@ -95,6 +119,7 @@ def handle(
         request = Request(**CODEC.read(Request, payload))
         payload.clear()
         names = {p.name: p.may_be_replicated for p in request.partitioners}
+        use_code_of(request.code)
         hits, misses = code_cache.hits(), code_cache.misses()
         program, request.program = request.program, b""
         with partitioners.of_process(names, ask):
@@ -173,6 +198,7 @@ def serve(connection: socket.socket, compile_program: CompileFunction) -> None:
         response = handle(payload, compile_program, functools.partial(ask, connection))
         size = max(size, send(connection, response))
         del response
+        code_cache.flush()  # nobody waits for it
         if size > LARGE:  # its modules are cycles of large objects
             gc.collect()
 
@@ -245,9 +271,7 @@ def main(arguments: list[str]) -> int:
     os.set_inheritable(stderr_fd, False)
     connection = socket.socket(fileno=connection_fd)
     end_with_connection(connection)
-    from tripont.fingerprint import compiler_sources
-
-    sources = compiler_sources()
+    sources()
     from .importer.reading_limit import enable as enable_reading_limit
 
     compile_program = prepare()
@@ -257,7 +281,7 @@ def main(arguments: list[str]) -> int:
     gc.enable()  # the runtime starts this process without
     sys.setswitchinterval(SWITCH_INTERVAL)
     move_output(stderr_fd)
-    send(connection, Hello(messages.PROTOCOL_VERSION, version, sources, packages()))
+    send(connection, Hello(messages.PROTOCOL_VERSION, version, sources(), packages()))
     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
         if receive_fields(connection, Wanted) is not None:
             serve(connection, compile_program)

@@ -34,6 +34,9 @@ constexpr int kCounterAttempts = 50;  // of a millisecond each, while others cou
 // descriptions do, so that threads exclude one another too, and a process that dies lets go).
 constexpr char kTurns[] = "compiling";
 constexpr std::chrono::seconds kLongestTurn{60};
+// Where compile workers keep the machine code of functions, and how much of it.
+constexpr std::string_view kCodeFolder = "/code";
+constexpr int64_t kShareOfCode = 16;     // of the size limit, one part in so many
 constexpr useconds_t kTurnPause = 2000;  // us
 
 // An entry is kCacheMagic, the SHA-256 of its key and the artifact (raw), and the artifact. The digest
@@ -124,6 +127,12 @@ ArtifactCache::ArtifactCache(const Options& options)
   if (enabled_ && compiler_fingerprint_.empty()) {
     compiler_fingerprint_ = DefaultCompilerFingerprint();
   }
+}
+
+CodeFolder ArtifactCache::code_folder() const {
+  if (!enabled_) return {};
+  return {StrCat(folder_, kCodeFolder), size_limit_ / kShareOfCode,
+          sharing_ == PrivateFolder::Sharing::kTrusted};
 }
 
 ArtifactCacheCounters ArtifactCache::counters() {
@@ -298,6 +307,10 @@ int64_t ArtifactCache::Clear() {
   }
   folder->Remove(kCounter);
   folder->Remove(kTurns);
+  const StatusOr<PrivateFolder> code = PrivateFolder::Open(StrCat(folder_, kCodeFolder), sharing_);
+  if (code.ok()) {
+    for (const PrivateFolder::File& pack : code->List()) code->Remove(pack.name);
+  }
   return removed;
 }
 

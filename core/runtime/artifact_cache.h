@@ -11,7 +11,9 @@
 // take turns to compile one program: the processes of a job ask for the same ones at the same time.
 // Never fails a compile: a folder that is full, read-only or missing is said once in the log, and
 // the program goes on without it. When all entries of the folder together exceed the size limit,
-// whoever wrote them, the ones used longest ago are removed.
+// whoever wrote them, the ones used longest ago are removed. Beside them lies the folder `code`, in
+// which compile workers keep the machine code of functions (core/compiler/targets/code_store.py),
+// a sixteenth of that size at most.
 #ifndef TRIPONT_CORE_RUNTIME_ARTIFACT_CACHE_H_
 #define TRIPONT_CORE_RUNTIME_ARTIFACT_CACHE_H_
 
@@ -24,6 +26,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/runtime/compile_worker.h"
 #include "core/runtime/export.h"
 #include "core/runtime/options.h"
 #include "core/runtime/private_folder.h"
@@ -65,6 +68,9 @@ class TRIPONT_EXPORT ArtifactCache {
   // "" if there is none (no home folder).
   const std::string& folder() const { return folder_; }
 
+  // Where the compile workers keep the machine code of functions: a folder in this one.
+  CodeFolder code_folder() const;
+
   // The name of the entry: depends on all arguments, the version of tripont, of the artifact format
   // and of the compiler's sources, the target, and this CPU's model and features.
   std::string Key(std::string_view program, std::string_view format,
@@ -79,7 +85,7 @@ class TRIPONT_EXPORT ArtifactCache {
   void Store(const std::string& key, std::string_view artifact);
   // Removes the entry, which turned out to be of no use, and says so in the log.
   void Remove(const std::string& key, std::string_view reason);
-  // Removes all entries; returns how many.
+  // Removes all entries, and the machine code of functions; returns how many entries.
   int64_t Clear();
   // Sums of all caches of the process.
   static ArtifactCacheCounters counters();

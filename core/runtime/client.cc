@@ -230,7 +230,8 @@ StatusOr<CompileResult> Client::Compile(std::string_view program, std::string_vi
   }
   const CallbackNames callbacks(program);
   program = callbacks.program();
-  CompileRequest request{format, program, compile_options, extra, PartitionersNamedIn(program)};
+  CompileRequest request{
+      format, program, compile_options, extra, PartitionersNamedIn(program), cache_.code_folder()};
   request.options.insert(options_.compiler_options.begin(), options_.compiler_options.end());
   std::map<std::string, std::string> ours = core_->backend().compiler_options();
   const auto target = request.options.find("target");
@@ -296,7 +297,7 @@ StatusOr<Ref<Executable>> Client::CompileAndLoad(std::string_view program, std::
 
 void Client::DumpLoaded(std::string_view artifact,
                         const std::map<std::string, std::string>& extra) {
-  CompileRequest request{"artifact", artifact, "", extra, {}};
+  CompileRequest request{"artifact", artifact, "", extra, {}, {}};
   if (!options_.dump_to.empty()) request.options.try_emplace("dump_to", options_.dump_to);
   if (!request.options.contains("dump_to") || InCompileWorker()) return;
   if (const Status status =

@@ -27,14 +27,23 @@
 
 namespace tripont {
 
+// Where workers keep machine code for each other and for other processes (tripont's
+// core/compiler/targets/code_store.py); nowhere if `path` is empty.
+struct CodeFolder {
+  std::string path;
+  int64_t size_limit = 0;  // bytes
+  bool is_shared = false;  // whoever may write there is trusted
+};
+
 struct CompileRequest {
   std::string_view format;  // "mlir", "hlo"; "artifact": only dumped, and answered with nothing
   std::string_view program;
   std::string_view compile_options;  // serialized CompileOptionsProto
   std::map<std::string, std::string> options;
   Partitioners partitioners;  // that the worker may ask
-  int64_t time_limit = 0;     // seconds that workers may take, their start included; 0: no limit
-  int64_t start_limit = 0;    // seconds until a worker must be ready; 0: no limit
+  CodeFolder code;
+  int64_t time_limit = 0;   // seconds that workers may take, their start included; 0: no limit
+  int64_t start_limit = 0;  // seconds until a worker must be ready; 0: no limit
 };
 
 struct CompiledProgram {

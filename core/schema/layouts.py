@@ -24,6 +24,7 @@ LAYOUTS: Final = {
     "messages": {
         5: "cca92ef463860824",
         6: "92f5c6355ba356a4",
+        7: "7319435ef62446d9",
     },
 }
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from .layouts import version
-from .records import U32, Large
+from .records import U32, U64, Large
 
 PROTOCOL_VERSION: Final = version("messages")
 
@@ -57,6 +57,18 @@ class PartitionerName:
 
 
 @dataclass(slots=True)
+class CodeFolder:
+    """Where machine code is kept for other processes, at most ``size_limit`` bytes of it; nowhere if ``path`` is empty.
+
+    ``is_shared``: whether the user trusts whoever may write there.
+    """
+
+    path: str
+    size_limit: U64
+    is_shared: bool
+
+
+@dataclass(slots=True)
 class Request:
     """Compile ``program``. ``format``: "mlir", "hlo" or "artifact". ``compile_options``: a CompileOptionsProto."""
 
@@ -67,6 +79,7 @@ class Request:
     compile_options: Large
     options: dict[str, str]
     partitioners: tuple[PartitionerName, ...]
+    code: CodeFolder
 
 
 @dataclass(slots=True)

@@ -3,14 +3,18 @@
 Programs that mean the same reach code generation as the same text, whichever framework they come from: names and
 places in the user's source are not part of the IR. So a program that JAX and PyTorch both run is compiled once. (The
 runtime's cache on disk is by the framework's bytes, and is asked before any compiler runs.) The host's code is kept
-by functions (:mod:`.host.parts`), so programs that share kernels share their code.
+by functions (:mod:`.host.parts`), so programs that share kernels share their code. Functions that other processes have
+compiled are on disk (:mod:`.code_store`), where the runtime names a folder for them.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final, Protocol, TypeVar
+
+from .code_store import CodeStore
 
 # Bytes of code to keep; what was used longest ago goes first.
 LIMIT: Final = 64 << 20
@@ -22,10 +26,13 @@ class Code(Protocol):
     code: bytes
 
 
+AnyCode = TypeVar("AnyCode", bound=Code)
+
 _kept: OrderedDict[bytes, Code] = OrderedDict()
 _size = 0
 _hits = 0
 _misses = 0
+_store: CodeStore | None = None
 
 
 def hits() -> int:
@@ -38,28 +45,58 @@ def misses() -> int:
     return _misses
 
 
+def use(store: CodeStore | None) -> None:
+    """Ask ``store`` for what this process has not compiled from now on; nobody, if None."""
+    global _store
+    _store = store
+
+
+def flush() -> None:
+    """Let other processes find what this one has kept for them."""
+    if _store is not None:
+        _store.flush()
+
+
 def key(target_fingerprint: str, ir: str) -> bytes:
     """What identifies the code of ``ir`` for a target."""
     return hashlib.sha256(f"{target_fingerprint}\0{ir}".encode()).digest()
 
 
-def find(key: bytes) -> Code | None:
-    """The code of a key from :func:`key`, if it was kept."""
+def find(key: bytes, read: Callable[[bytes], Code] | None = None) -> Code | None:
+    """The code of a key from :func:`key`, if it was kept. ``read`` makes code of its bytes (ValueError if it cannot):
+    with it, code that is on disk is found too.
+    """
     global _hits, _misses
     code = _kept.get(key)
+    if code is not None:
+        _kept.move_to_end(key)
+    elif read is not None and _store is not None and (content := _store.find(key)) is not None:
+        try:
+            code = read(content)
+        except (
+            ValueError
+        ):  # written by another one of this name; what is compiled now is found first
+            code = None
+        else:
+            _keep(key, code)
     if code is None:
         _misses += 1
     else:
-        _kept.move_to_end(key)
         _hits += 1
     return code
 
 
-def keep(key: bytes, code: Code) -> None:
-    """Let :func:`find` find ``code``."""
-    global _size
+def keep(key: bytes, code: AnyCode, write: Callable[[AnyCode], bytes] | None = None) -> None:
+    """Let :func:`find` find ``code``. ``write`` makes bytes of it: with it, other processes find it on disk."""
     if key in _kept:
         return
+    _keep(key, code)
+    if write is not None and _store is not None:
+        _store.put(key, write(code))
+
+
+def _keep(key: bytes, code: Code) -> None:
+    global _size
     _kept[key] = code
     _size += len(code.code)
     while _size > LIMIT:
@@ -68,7 +105,7 @@ def keep(key: bytes, code: Code) -> None:
 
 
 def clear() -> None:
-    """Forget everything."""
+    """Forget everything that this process keeps."""
     global _size
     _kept.clear()
     _size = 0

@@ -69,7 +69,8 @@ sys.exit(worker.main(sys.argv[-2:]))
 _STAND_INS = """
 import contextlib
 none = lambda *_: None
-counters = stand_in("targets.code_cache", hits=lambda: 0, misses=lambda: 0)
+counters = stand_in("targets.code_cache", hits=lambda: 0, misses=lambda: 0, use=none, flush=lambda: None)
+stand_in("targets.code_store", CodeStore=lambda *_: types.SimpleNamespace(refresh=lambda: None))
 stand_in("targets", code_cache=counters, from_options=none)
 stand_in("importer", warm_up=none)
 stand_in("importer.reading_limit", enable=none)

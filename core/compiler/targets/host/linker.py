@@ -156,7 +156,7 @@ def read(obj: bytes) -> Object:
             used, addend = target[0], target[1] + addend
         part.references.append((kind, place, used, addend))
     for used, _ in functions.values():
-        _identify(used, set())
+        identify(used)
     return Object(functions)
 
 
@@ -216,8 +216,12 @@ def _cut_vectors(
     section.length, section.before = _VECTOR, 5
 
 
-def _identify(section: Section, under_way: set[Section]) -> bytes:
+def identify(section: Section) -> None:
     """Set the identity of a section and of all that it uses."""
+    _identify(section, set())
+
+
+def _identify(section: Section, under_way: set[Section]) -> bytes:
     if section.identity or section in under_way:
         return section.identity
     under_way.add(section)

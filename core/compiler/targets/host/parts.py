@@ -2,7 +2,7 @@
 
 A part is some functions that were written one after another, and what they use. The code of a function depends on the
 function and what it uses alone, and not on the part: each is in a section of its own, and LLVM's passes look at one
-function at a time. So functions that this process has compiled for another program are in no part
+function at a time. So functions that this process, or another one, has compiled for another program are in no part
 (:mod:`..code_cache`), nor are those that differ from another of the module in their names alone, and the image, in
 which the functions stand in the order of the module, depends on the module alone. How many processes compile the parts
 depends on the machine and does not matter.
@@ -20,6 +20,7 @@ from .. import code_cache
 from ..beside import Beside
 from ..image import Image
 from ..target import Compilation
+from . import section_bytes
 from .linker import Object, Section, link
 from .processes import Processes
 
@@ -167,7 +168,7 @@ class Parts(Compilation):
             # A dump shows the assembly of each.
             if self._first.setdefault(key, name) != name and not self.dump:
                 continue
-            code = code_cache.find(key) if self._cached else None
+            code = code_cache.find(key, section_bytes.from_bytes) if self._cached else None
             if isinstance(code, Section):
                 self._code[name] = code, 0
                 continue
@@ -213,7 +214,7 @@ class Parts(Compilation):
         for name, (section, offset) in part.functions.items():
             self._code[name] = section, offset
             if self._cached and offset == 0:
-                code_cache.keep(self._keys[name], section)
+                code_cache.keep(self._keys[name], section, section_bytes.to_bytes)
 
 
 def join_assembly(parts: list[str]) -> str:

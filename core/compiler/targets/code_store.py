@@ -1,0 +1,367 @@
+"""Machine code that the processes of a user have made, in a folder on disk.
+
+:mod:`.code_cache` asks it for what this process has not compiled. The runtime's cache (core/runtime/artifact_cache.h)
+has whole programs, by their bytes; this has their functions, by their LLVM IR. So a program that was changed a little
+since the last run, or that has kernels of another program, has only the rest compiled.
+
+The folder holds *packs*: files with the code that a compile has made, which are never written again. A worker adds one
+behind each compile that made any. When there are many small ones, somebody puts them together as one. A pack is
+
+====================  ==================================================================
+8 bytes               :data:`_MAGIC`
+32 bytes              SHA-256 of the table
+u32                   number of entries
+the table             each entry, ordered by its key: the key (32 bytes), SHA-256 of the key and the content, the offset
+                      of the content in the file (u64) and its size (u64)
+the contents          one after the other
+====================  ==================================================================
+
+The content is code that this process will run, so the rules are those of private_folder.h: the folder, the one that it
+lies in and each pack must belong to this user or root, nobody else may write to them, and packs are regular files,
+which is checked on what was opened. A pack that is not trusted, or that is damaged, is said, removed and not used; a
+folder is said once and not used. Nothing here fails a compile.
+
+Several processes use one folder without waiting for each other: a pack appears and disappears whole, and who has opened
+one can read it until the end. At most a size of packs is kept, whoever made them: those used longest ago go first.
+"""
+
+from __future__ import annotations
+
+import bisect
+import contextlib
+import fcntl
+import hashlib
+import itertools
+import os
+import secrets
+import stat
+import struct
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from tripont.trust import distrust
+
+_MAGIC: Final = b"TPCODE\0\1"
+_HEADER: Final = struct.Struct("<8s32sI")
+_ENTRY: Final = struct.Struct("<32s32sQQ")
+_KEY_SIZE: Final = 32
+SUFFIX: Final = ".code"
+_TEMPORARY: Final = ".tmp"  # of a pack that is being written
+_LOCK: Final = "lock"  # held by who puts packs together, or removes some
+
+#: Packs below this size are put together when there are as many as :data:`MANY`.
+SMALL: Final = 4 << 20
+MANY: Final = 16
+#: Seconds since the last use that a pack is known by. Each use need not be written.
+_PRECISION: Final = 3600.0
+#: Seconds after which a file that is being written was left by a process that is gone.
+_ABANDONED: Final = 3600.0
+
+
+@dataclass(slots=True)
+class _Pack:
+    """A pack that is open."""
+
+    descriptor: int
+    table: bytes
+    count: int
+
+    def place(self, key: bytes) -> tuple[bytes, int, int] | None:
+        """The digest, the offset and the size of what a key has here."""
+        number = bisect.bisect_left(range(self.count), key, key=self._key)
+        if number == self.count or self._key(number) != key:
+            return None
+        _, digest, offset, size = _ENTRY.unpack_from(self.table, number * _ENTRY.size)
+        return digest, offset, size
+
+    def keys(self) -> list[bytes]:
+        return [self._key(number) for number in range(self.count)]
+
+    def read(self, key: bytes) -> bytes | None:
+        """The content of a key; None if it has none here. ValueError if it is damaged."""
+        place = self.place(key)
+        if place is None:
+            return None
+        digest, offset, size = place
+        content = os.pread(self.descriptor, size, offset)
+        if len(content) != size or _digest(key, content) != digest:
+            raise ValueError("it is damaged (a digest does not match)")
+        return content
+
+    def _key(self, number: int) -> bytes:
+        start = number * _ENTRY.size
+        return self.table[start : start + _KEY_SIZE]
+
+
+class CodeStore:
+    """The packs in ``folder`` of one version of the compiler. Used by one thread at a time.
+
+    ``compiler``: what stands for all that makes code of IR. ``limit``: bytes that all packs of the folder may take.
+    ``is_shared``: the user trusts whoever may write to the folder.
+    """
+
+    def __init__(self, folder: str, compiler: str, limit: int, is_shared: bool) -> None:
+        self._path = folder
+        self._prefix = hashlib.sha256(compiler.encode()).hexdigest()[:16]
+        self._limit = limit
+        self._is_shared = is_shared
+        self._folder = -1  # its descriptor
+        self._changed = -1  # when packs last came or went, of what is known
+        self._packs: dict[str, _Pack] = {}  # by their names, the newest first
+        self._new: dict[bytes, bytes] = {}  # what no pack has
+        self._is_silent = False
+        self._serial = itertools.count()
+
+    def refresh(self) -> None:
+        """See the packs that others have made or removed since the last time."""
+        if not self._open():
+            return
+        try:
+            changed = os.fstat(self._folder).st_mtime_ns
+            if changed == self._changed:
+                return
+            names = [
+                name
+                for name in os.listdir(self._folder)
+                if name.startswith(self._prefix) and name.endswith(SUFFIX)
+            ]
+        except OSError as error:
+            self._give_up(f"it cannot be read: {error.strerror}")
+            return
+        for name in self._packs.keys() - set(names):
+            os.close(self._packs.pop(name).descriptor)
+        for name in names:
+            if name not in self._packs and (pack := self._open_pack(name)) is not None:
+                self._packs = {name: pack} | self._packs
+        self._changed = changed
+
+    def find(self, key: bytes) -> bytes | None:
+        """The content of a key, which is of 32 bytes, if a pack has it."""
+        for name, pack in list(self._packs.items()):
+            try:
+                content = pack.read(key)
+            except (OSError, ValueError) as error:
+                self._remove(name, str(error))
+                continue
+            if content is not None:
+                self._touch(pack)
+                return content
+        return None
+
+    def put(self, key: bytes, content: bytes) -> None:
+        """Let :meth:`find` find ``content`` in this folder, in this process and others, from :meth:`flush` on."""
+        self._new[key] = content
+
+    def flush(self) -> None:
+        """Write what is new."""
+        new, self._new = self._new, {}
+        if not new or not self._open(make=True):
+            return
+        size = sum(map(len, new.values()))
+        if size > self._limit:
+            return
+        try:
+            self._write(new)
+            with self._lock() as is_ours:
+                if is_ours:
+                    self._put_together()
+                    self._keep_to_limit()
+        except OSError as error:
+            self._give_up(f"it cannot be written to: {error.strerror}")
+
+    def close(self) -> None:
+        """Close all files."""
+        for pack in self._packs.values():
+            os.close(pack.descriptor)
+        self._packs.clear()
+        if self._folder >= 0:
+            os.close(self._folder)
+        self._folder = self._changed = -1
+
+    # What stands on disk.
+
+    def _open(self, make: bool = False) -> bool:
+        """Whether the folder is open, which is opened if it is there (or made) and trusted."""
+        if self._folder >= 0:
+            return True
+        above = -1
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        try:
+            parent, name = os.path.split(self._path)
+            # The one above may be a link to where the user wants it; whose it is, is checked.
+            above = os.open(parent, flags)
+            self._check(above)
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(name, 0o777 if self._is_shared else 0o700, dir_fd=above)
+            folder = os.open(name, flags | os.O_NOFOLLOW, dir_fd=above)
+            try:
+                self._check(folder)
+            except PermissionError:
+                os.close(folder)
+                raise
+            self._folder = folder
+            return True
+        except FileNotFoundError:
+            return False
+        except PermissionError as error:
+            self._give_up(error.strerror or str(error))
+            return False
+        except OSError as error:
+            self._give_up(f"it cannot be opened: {error.strerror}")
+            return False
+        finally:
+            if above >= 0:
+                os.close(above)
+
+    def _check(self, descriptor: int) -> None:
+        """PermissionError unless what was opened is trusted."""
+        if not self._is_shared and (reason := distrust(os.fstat(descriptor))):
+            raise PermissionError(0, f"it is not trusted: {reason}")
+
+    def _open_pack(self, name: str) -> _Pack | None:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        try:
+            descriptor = os.open(name, flags, dir_fd=self._folder)
+        except FileNotFoundError:  # it has been put together with others
+            return None
+        except OSError as error:
+            self._remove(name, f"it cannot be opened: {error.strerror}")
+            return None
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise ValueError("it is not a regular file")
+            self._check(descriptor)
+            head = os.pread(descriptor, _HEADER.size, 0)
+            if len(head) < _HEADER.size:
+                raise ValueError(f"it is damaged ({status.st_size} bytes)")
+            magic, digest, count = _HEADER.unpack(head)
+            if magic != _MAGIC or _HEADER.size + count * _ENTRY.size > status.st_size:
+                raise ValueError("it is damaged (its header is not that of such a file)")
+            table = os.pread(descriptor, count * _ENTRY.size, _HEADER.size)
+            if hashlib.sha256(table).digest() != digest:
+                raise ValueError("it is damaged (the digest of its table does not match)")
+            return _Pack(descriptor, table, count)
+        except (OSError, ValueError) as error:
+            os.close(descriptor)
+            self._remove(name, str(getattr(error, "strerror", None) or error))
+            return None
+
+    def _touch(self, pack: _Pack) -> None:
+        """Note that the pack is of use; not worth an error."""
+        with contextlib.suppress(OSError):
+            if time.time() - os.fstat(pack.descriptor).st_mtime > _PRECISION:
+                os.utime(pack.descriptor)
+
+    def _write(self, contents: Mapping[bytes, bytes]) -> str:
+        """A new pack; its name."""
+        keys = sorted(contents)
+        offset = _HEADER.size + len(keys) * _ENTRY.size
+        table = bytearray()
+        for key in keys:
+            content = contents[key]
+            table += _ENTRY.pack(key, _digest(key, content), offset, len(content))
+            offset += len(content)
+        head = _HEADER.pack(_MAGIC, hashlib.sha256(table).digest(), len(keys))
+        unique = f"{os.getpid()}-{next(self._serial)}-{secrets.token_hex(4)}"
+        name = f"{self._prefix}-{unique}{SUFFIX}"
+        temporary = name + _TEMPORARY
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        mode = 0o666 if self._is_shared else 0o600
+        try:
+            with open(os.open(temporary, flags, mode, dir_fd=self._folder), "wb") as file:
+                file.writelines([head, table, *(contents[key] for key in keys)])
+            os.rename(temporary, name, src_dir_fd=self._folder, dst_dir_fd=self._folder)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary, dir_fd=self._folder)
+            raise
+        return name
+
+    @contextlib.contextmanager
+    def _lock(self) -> Iterator[bool]:
+        """Whether nobody else puts packs together or removes some meanwhile. Does not wait."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(_LOCK, flags, 0o666 if self._is_shared else 0o600, dir_fd=self._folder)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                yield False
+            else:
+                yield True
+        finally:
+            os.close(descriptor)
+
+    def _put_together(self) -> None:
+        """Make one pack of the small ones, if there are many."""
+        self.refresh()
+        small = [
+            (name, pack)
+            for name, pack in self._packs.items()
+            if os.fstat(pack.descriptor).st_size < SMALL
+        ]
+        if len(small) < MANY:
+            return
+        contents: dict[bytes, bytes] = {}
+        for name, pack in small:
+            try:
+                for key in pack.keys():  # noqa: SIM118
+                    if key not in contents and (content := pack.read(key)) is not None:
+                        contents[key] = content
+            except ValueError as error:
+                self._remove(name, str(error))
+        self._write(contents)
+        for name, _ in small:
+            with contextlib.suppress(OSError):
+                os.unlink(name, dir_fd=self._folder)
+
+    def _keep_to_limit(self) -> None:
+        """Remove what was used longest ago while all packs together are too large, and what nobody writes any more."""
+        packs = []
+        with os.scandir(self._folder) as entries:
+            for entry in entries:
+                status = entry.stat(follow_symlinks=False)
+                if entry.name.endswith(SUFFIX):
+                    packs.append((status.st_mtime, entry.name, status.st_size))
+                elif entry.name.endswith(_TEMPORARY) and (
+                    time.time() - status.st_mtime > _ABANDONED
+                ):
+                    os.unlink(entry.name, dir_fd=self._folder)
+        total = sum(size for _, _, size in packs)
+        for _, name, size in sorted(packs):
+            if total <= self._limit:
+                break
+            os.unlink(name, dir_fd=self._folder)
+            total -= size
+
+    def _remove(self, name: str, reason: str) -> None:
+        """Say why a pack is not used, and remove it."""
+        print(
+            f"tripont: the machine code in {self._path}/{name} is not used: {reason}; compiling again",
+            file=sys.stderr,
+        )
+        if (pack := self._packs.pop(name, None)) is not None:
+            os.close(pack.descriptor)
+        with contextlib.suppress(OSError):
+            os.unlink(name, dir_fd=self._folder)
+
+    def _give_up(self, reason: str) -> None:
+        """Say once why the folder is not used."""
+        if not self._is_silent:
+            self._is_silent = True
+            print(
+                f"tripont: {self._path} is not used for machine code: {reason}; each process compiles it",
+                file=sys.stderr,
+            )
+
+
+def _digest(key: bytes, content: bytes) -> bytes:
+    return hashlib.sha256(key + content).digest()
+
+
+__all__ = ["MANY", "SMALL", "SUFFIX", "CodeStore"]
