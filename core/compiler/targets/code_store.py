@@ -184,43 +184,43 @@ class CodeStore:
     # What stands on disk.
 
     def _open(self, make: bool = False) -> bool:
-        """Whether the folder is open, which is opened if it is there (or made) and trusted."""
+        """Whether the folder is open, which is opened if it is there (or made) and trusted.
+
+        What is wrong with the one above, the runtime says.
+        """
         if self._folder >= 0:
             return True
-        above = -1
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        parent, name = os.path.split(self._path)
         try:
-            parent, name = os.path.split(self._path)
-            # The one above may be a link to where the user wants it; whose it is, is checked.
+            # It may be a link to where the user wants it; whose it is, is checked.
             above = os.open(parent, flags)
-            self._check(above)
+        except OSError:
+            return False
+        try:
+            if self._distrust(above):
+                return False
             if make:
-                with contextlib.suppress(FileExistsError):
+                with contextlib.suppress(OSError):  # it is there, or cannot be made
                     os.mkdir(name, 0o777 if self._is_shared else 0o700, dir_fd=above)
             folder = os.open(name, flags | os.O_NOFOLLOW, dir_fd=above)
-            try:
-                self._check(folder)
-            except PermissionError:
-                os.close(folder)
-                raise
-            self._folder = folder
-            return True
         except FileNotFoundError:
-            return False
-        except PermissionError as error:
-            self._give_up(error.strerror or str(error))
             return False
         except OSError as error:
             self._give_up(f"it cannot be opened: {error.strerror}")
             return False
         finally:
-            if above >= 0:
-                os.close(above)
+            os.close(above)
+        if reason := self._distrust(folder):
+            os.close(folder)
+            self._give_up(f"it is not trusted: {reason}")
+            return False
+        self._folder = folder
+        return True
 
-    def _check(self, descriptor: int) -> None:
-        """PermissionError unless what was opened is trusted."""
-        if not self._is_shared and (reason := distrust(os.fstat(descriptor))):
-            raise PermissionError(0, f"it is not trusted: {reason}")
+    def _distrust(self, descriptor: int) -> str:
+        """Why what was opened is not trusted; empty if it is."""
+        return "" if self._is_shared else distrust(os.fstat(descriptor))
 
     def _open_pack(self, name: str) -> _Pack | None:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -235,7 +235,8 @@ class CodeStore:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
                 raise ValueError("it is not a regular file")
-            self._check(descriptor)
+            if reason := self._distrust(descriptor):
+                raise ValueError(f"it is not trusted: {reason}")
             head = os.pread(descriptor, _HEADER.size, 0)
             if len(head) < _HEADER.size:
                 raise ValueError(f"it is damaged ({status.st_size} bytes)")
@@ -248,7 +249,7 @@ class CodeStore:
             return _Pack(descriptor, table, count)
         except (OSError, ValueError) as error:
             os.close(descriptor)
-            self._remove(name, str(getattr(error, "strerror", None) or error))
+            self._remove(name, str(error))
             return None
 
     def _touch(self, pack: _Pack) -> None:
