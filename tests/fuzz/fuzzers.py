@@ -104,6 +104,13 @@ def attentions(seed: int) -> Case:
     return attention_functions.make(seed)
 
 
+def transforms(seed: int) -> Case:
+    """Fourier transforms of every length along any axes, with what is before and behind them, within tolerances."""
+    from tests.fuzz import transform_functions
+
+    return transform_functions.make(seed)
+
+
 def bounded(seed: int) -> Case:
     """Arrays whose sizes depend on values."""
     from tests.fuzz import bounded as programs
@@ -147,6 +154,7 @@ FUZZERS: Final[dict[str, Fuzzer]] = {
         sums,
         products,
         attentions,
+        transforms,
         bounded,
         large,
         large_floats,

@@ -10,8 +10,9 @@ depends on the rounding, an element is free. Whether two rounded numbers are equ
 both signs: equal numbers lie between, and random ones nearly never meet (:class:`_Ties`). In the same way it is drawn
 whether an exponent near a whole number is that number: a power of a negative number is NaN otherwise. The sign of a NaN
 that arithmetic gives is not specified either (IEEE 754, 6.3), and decides where a sort by the total order puts that
-NaN, so it is drawn anew. Whether a number beyond its type of at most 16 bits is infinite is drawn too: kernels keep it
-in f32.
+NaN, so it is drawn anew. So is what a complex product makes of an infinity and a part that is zero, which a product
+with a real number does not have. Whether a number beyond its type of at most 16 bits is infinite is drawn too: kernels
+keep it in f32.
 
 The steps of a reduction are moved by what another order of n terms loses as a rule, which grows with the root of n, and
 a sum of array elements by no more than any order can lose: n roundings of the sum of their sizes. Floats of at most 16
@@ -196,7 +197,11 @@ class _Perturbation(_Budget):
             size = np.maximum(size, np.maximum(*map(np.abs, operands)))
         shape = result.shape
         if dtype.is_complex:
+            if instruction.opcode == "multiply" and not np.isfinite(result).all():
+                few = _without_zeros(*operands)
+                result = np.where(self._coins(shape) & ~np.isfinite(result), few, result)
             noise = self.rng.uniform(-1, 1, shape) + 1j * self.rng.uniform(-1, 1, shape)
+            size = np.where(np.isfinite(size), size, 0.0)  # an infinity stays, and a NaN
             return np.asarray(result + size * noise * unit).astype(result.dtype)
         wide = np.float64 if dtype.bits < 64 else np.longdouble
         distance = np.multiply(size.astype(wide), self.rng.uniform(-1, 1, shape) * unit)
@@ -272,6 +277,22 @@ def _is_beyond(instruction: Instruction, operands: Sequence[Array], result: Arra
     with np.errstate(all="ignore"):
         kept = wide[0] if instruction.opcode == "convert" else op.evaluate(instruction, *wide)
     return np.asarray(infinite & np.isfinite(np.asarray(kept, np.float64)))
+
+
+def _without_zeros(a: Array, b: Array) -> Array:
+    """The complex product in which a part that is zero counts as one that is not there: 0 times an infinity is 0. That
+    is what a real number, or an imaginary one, times a complex one gives.
+    """
+
+    def times(x: Array, y: Array) -> Array:
+        return np.where((x == 0) | (y == 0), 0, x * y)
+
+    with np.errstate(all="ignore"):
+        real = times(a.real, b.real) - times(a.imag, b.imag)
+        imaginary = times(a.real, b.imag) + times(a.imag, b.real)
+    made = np.empty(real.shape, a.dtype)
+    made.real, made.imag = real, imaginary
+    return made
 
 
 def _is_power_of_two(a: Array) -> Array:

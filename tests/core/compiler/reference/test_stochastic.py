@@ -288,3 +288,26 @@ def test_numbers_beyond_a_narrow_type_may_be_finite(opcode: str, is_free: bool) 
     expected = Expectation(read_program(BEYOND.replace("OP", opcode).encode(), "mlir"), [x, y])
     assert np.isnan(expected.results[0]).all()
     assert bool(expected.differences([np.zeros(4, np.float16)])) != is_free
+
+
+COMPLEX_PRODUCT = """func.func @main(%x: tensor<2xcomplex<f32>>, %y: tensor<2xcomplex<f32>>) -> tensor<2xcomplex<f32>> {
+  %z = stablehlo.multiply %x, %y : tensor<2xcomplex<f32>>
+  return %z : tensor<2xcomplex<f32>>
+}"""
+
+
+@pytest.mark.parametrize(("factor", "is_free"), [(1 + 0j, True), (0 - 2j, True), (1 + 1j, False)])
+def test_an_infinity_times_a_part_that_is_zero_is_free(factor: complex, is_free: bool) -> None:
+    """Programs may leave out a factor of 1, or multiply by a real number; both keep the other part's zero."""
+    x = np.array([complex(np.inf, 3), 2 + 1j], np.complex64)
+    y = np.full(2, factor, np.complex64)
+    module = read_program(COMPLEX_PRODUCT.encode(), "mlir")
+    expected = Expectation(module, [x, y])
+    of_real = x * np.float32(1)
+    if factor.real == 0:
+        of_real = np.array([complex(6, -np.inf), 2 - 4j], np.complex64)
+    assert bool(expected.differences([of_real])) is not is_free
+    # What is finite has its tolerance all the same.
+    wrong = expected.results[0].copy()
+    wrong[1] += np.float32(1e-3)
+    assert expected.differences([wrong])
