@@ -28,7 +28,8 @@ class Code(Protocol):
 
 AnyCode = TypeVar("AnyCode", bound=Code)
 
-_kept: OrderedDict[bytes, Code] = OrderedDict()
+# Images as they are, and functions as bytes: the sections of one take several times as much.
+_kept: OrderedDict[bytes, Code | bytes] = OrderedDict()
 _size = 0
 _hits = 0
 _misses = 0
@@ -63,22 +64,19 @@ def key(target_fingerprint: str, ir: str) -> bytes:
 
 
 def find(key: bytes, read: Callable[[bytes], Code] | None = None) -> Code | None:
-    """The code of a key from :func:`key`, if it was kept. ``read`` makes code of its bytes (ValueError if it cannot):
-    with it, code that is on disk is found too.
+    """The code of a key from :func:`key`, if it was kept. ``read`` makes code of the bytes that :func:`keep` was given,
+    or that are on disk.
     """
     global _hits, _misses
     code = _kept.get(key)
     if code is not None:
         _kept.move_to_end(key)
-    elif read is not None and _store is not None and (content := _store.find(key)) is not None:
-        try:
-            code = read(content)
-        except (
-            ValueError
-        ):  # written by another one of this name; what is compiled now is found first
-            code = None
-        else:
+    elif read is not None and _store is not None:
+        code = _store.find(key)
+        if code is not None:
             _keep(key, code)
+    if isinstance(code, bytes):
+        code = read(code) if read is not None else None
     if code is None:
         _misses += 1
     else:
@@ -90,18 +88,26 @@ def keep(key: bytes, code: AnyCode, write: Callable[[AnyCode], bytes] | None = N
     """Let :func:`find` find ``code``. ``write`` makes bytes of it: with it, other processes find it on disk."""
     if key in _kept:
         return
-    _keep(key, code)
-    if write is not None and _store is not None:
-        _store.put(key, write(code))
+    if write is None:
+        _keep(key, code)
+        return
+    content = write(code)
+    _keep(key, content)
+    if _store is not None:
+        _store.put(key, content)
 
 
-def _keep(key: bytes, code: Code) -> None:
+def _keep(key: bytes, code: Code | bytes) -> None:
     global _size
     _kept[key] = code
-    _size += len(code.code)
+    _size += _size_of(code)
     while _size > LIMIT:
         _, oldest = _kept.popitem(last=False)
-        _size -= len(oldest.code)
+        _size -= _size_of(oldest)
+
+
+def _size_of(code: Code | bytes) -> int:
+    return len(code if isinstance(code, bytes) else code.code)
 
 
 def clear() -> None:

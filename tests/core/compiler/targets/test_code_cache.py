@@ -55,3 +55,14 @@ def test_names_and_places_do_not_matter():
         program("two", "main", 7).replace(b"tanh", b"exponential"), "mlir", b"", {}
     )
     assert code_cache.hits() == before + 1
+
+
+def test_what_has_bytes_is_kept_as_them() -> None:
+    """A function's sections are many small objects, which take several times as much as its code."""
+    key = code_cache.key("t", "a")
+    image = Image(b"code", {})
+    code_cache.keep(key, image, lambda code: code.code + b"!")
+    found = code_cache.find(key, lambda content: Image(content, {}))
+    assert found is not None
+    assert found.code == b"code!"
+    assert found is not image
