@@ -55,6 +55,10 @@ _LOCK: Final = "lock"  # held by who puts packs together, or removes some
 #: Packs below this size are put together when there are as many as :data:`MANY`.
 SMALL: Final = 4 << 20
 MANY: Final = 16
+#: How often the folder is looked through while others put its packs together.
+_ATTEMPTS: Final = 8
+#: Nanoseconds, more than a file system's clock takes to go on.
+_TICKS: Final = 50_000_000
 #: Seconds since the last use that a pack is known by. Each use need not be written.
 _PRECISION: Final = 3600.0
 #: Seconds after which a file that is being written was left by a process that is gone.
@@ -110,7 +114,7 @@ class CodeStore:
         self._is_shared = is_shared
         self._folder = -1  # its descriptor
         self._changed = -1  # when packs last came or went, of what is known
-        self._packs: dict[str, _Pack] = {}  # by their names, the newest first
+        self._packs: dict[str, _Pack] = {}  # by their names
         self._new: dict[bytes, bytes] = {}  # what no pack has
         self._is_silent = False
         self._serial = itertools.count()
@@ -119,24 +123,31 @@ class CodeStore:
         """See the packs that others have made or removed since the last time."""
         if not self._open():
             return
-        try:
-            changed = os.fstat(self._folder).st_mtime_ns
-            if changed == self._changed:
+        for _ in range(_ATTEMPTS):
+            try:
+                changed = os.fstat(self._folder).st_mtime_ns
+                if changed == self._changed:
+                    return
+                names = {
+                    name
+                    for name in os.listdir(self._folder)
+                    if name.startswith(self._prefix) and name.endswith(SUFFIX)
+                }
+            except OSError as error:
+                self._give_up(f"it cannot be read: {error.strerror}")
                 return
-            names = [
-                name
-                for name in os.listdir(self._folder)
-                if name.startswith(self._prefix) and name.endswith(SUFFIX)
-            ]
-        except OSError as error:
-            self._give_up(f"it cannot be read: {error.strerror}")
+            for name in self._packs.keys() - names:
+                os.close(self._packs.pop(name).descriptor)
+            try:
+                for name in names - self._packs.keys():
+                    if (pack := self._open_pack(name)) is not None:
+                        self._packs[name] = pack
+            except FileNotFoundError:  # it was put together with others, as a pack that came since
+                continue
+            # What changes in the next ticks of the file system's clock may have the same time.
+            is_old = time.time_ns() - changed > _TICKS
+            self._changed = changed if is_old else -1
             return
-        for name in self._packs.keys() - set(names):
-            os.close(self._packs.pop(name).descriptor)
-        for name in names:
-            if name not in self._packs and (pack := self._open_pack(name)) is not None:
-                self._packs = {name: pack} | self._packs
-        self._changed = changed
 
     def find(self, key: bytes) -> bytes | None:
         """The content of a key, which is of 32 bytes, if a pack has it."""
@@ -169,6 +180,8 @@ class CodeStore:
                 if is_ours:
                     self._put_together()
                     self._keep_to_limit()
+        except FileNotFoundError:  # somebody has cleared the folder meanwhile
+            pass
         except OSError as error:
             self._give_up(f"it cannot be written to: {error.strerror}")
 
@@ -223,11 +236,12 @@ class CodeStore:
         return "" if self._is_shared else distrust(os.fstat(descriptor))
 
     def _open_pack(self, name: str) -> _Pack | None:
+        """The pack of a name; None if it is not to be used. FileNotFoundError if it is gone."""
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
             descriptor = os.open(name, flags, dir_fd=self._folder)
-        except FileNotFoundError:  # it has been put together with others
-            return None
+        except FileNotFoundError:
+            raise
         except OSError as error:
             self._remove(name, f"it cannot be opened: {error.strerror}")
             return None

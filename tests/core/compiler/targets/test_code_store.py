@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -216,3 +218,39 @@ def test_a_folder_that_cannot_be_written_is_said_once(
     assert capfd.readouterr().err.count("No space left on device") == 1
     assert [path.name for path in folder.iterdir() if path.suffix == ".tmp"] == []
     assert store().find(key("a")) == b"1"
+
+
+WRITER = """
+import sys
+from hashlib import sha256
+from tripont.core.compiler.targets.code_store import CodeStore
+folder, number, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+store = CodeStore(folder, "one", 1 << 20, False)
+for i in range(count):
+    store.refresh()
+    for other in range(i):  # what was written is found, whoever puts packs together meanwhile
+        name = b"%d of %d" % (other, number)
+        assert store.find(sha256(name).digest()) == name, name
+    name = b"%d of %d" % (i, number)
+    store.put(sha256(name).digest(), name)
+    store.flush()
+"""
+
+
+def test_processes_that_write_at_once_lose_nothing(store: Make, folder: Path) -> None:
+    processes, count = 4, 50
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(folder), str(number), str(count)],
+            stderr=subprocess.PIPE,
+        )
+        for number in range(processes)
+    ]
+    said = [writer.communicate(timeout=120)[1] for writer in writers]
+    assert said == [b""] * processes
+    assert [writer.returncode for writer in writers] == [0] * processes
+    left = store()
+    for number in range(processes):
+        for i in range(count):
+            assert left.find(key(f"{i} of {number}")) == b"%d of %d" % (i, number)
+    assert len(packs(folder)) < processes * count
