@@ -21,7 +21,7 @@ UNIT_TESTS := tests/cmake tests/core/compiler --ignore=tests/core/compiler/codeg
   $(addprefix --ignore=tests/core/compiler/,test_compile.py test_native.py test_worker.py xla ops/test_outside.py \
   passes/test_ragged_products.py $(addprefix passes/library/,test_attention_orders.py test_window_rows.py))
 
-.PHONY: help environment dev tests frameworks build test test-nightly test-unit test-op test-fast test-upstream test-stablehlo fuzz scan fuzz-native fuzz-c-api soak test-asan test-ubsan test-tsan test-faults test-passes conformance test-cpus test-arm64 wheel test-wheel demo demo-bridge bench lint tidy format clean
+.PHONY: help environment dev tests frameworks build test test-nightly test-unit test-op test-fast test-upstream test-stablehlo test-packages fuzz scan fuzz-native fuzz-c-api soak test-asan test-ubsan test-tsan test-faults test-passes conformance test-cpus test-arm64 wheel test-wheel demo demo-bridge bench lint tidy format clean
 
 help:
 	@sed -n '/^How long/q; s/^| `\(make [^`]*\)` | \([^|;]*\).*/\1\t\2/p' docs/development.md | expand -t 16
@@ -115,6 +115,11 @@ test-upstream: frameworks
 # StableHLO's own tests, from a checkout (STABLEHLO_SOURCE, or a clone of its repository).
 test-stablehlo: tests
 	$(RUN) -m tests.upstream.stablehlo_suite $(if $(STABLEHLO_SOURCE),--stablehlo $(STABLEHLO_SOURCE)) $(ARGS)
+
+# The own tests of flax, optax, Keras and other packages built on JAX on xpu, each in an environment of its own
+# (ARGS="optax --minutes 10"; --checkout optax=~/optax for sources that are there).
+test-packages: tests
+	nice $(RUN) -m tests.upstream.package_suites $(ARGS)
 
 # Every configuration of every op and of jax.numpy, and the table of what came out. TRIPONT_CONFORMANCE_TARGET: host (the default) or sycl.
 conformance: tests

@@ -24,8 +24,8 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
-from .jax_suite import ROOT, checkout, show
-from .outcomes import Known, Outcome, compare
+from .jax_suite import ROOT, checkout
+from .outcomes import Known, Outcome, compare, show
 
 KNOWN_FAILURES = Path(__file__).with_name("known_failures_of_processes.toml")
 #: A line of absltest's report: "[       OK ] AllReduceTest.test_psum" or "[  SKIPPED ] ArrayTest.test_x - why".

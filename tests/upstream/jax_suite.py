@@ -37,6 +37,7 @@ from .outcomes import (
     read_results,
     reasons,
     replace_results,
+    show,
     table,
 )
 
@@ -125,19 +126,6 @@ def stop(process: subprocess.Popen[bytes], patience: float = 60) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
-
-
-def show(outcome: Outcome, verdict: Verdict) -> None:
-    failed = f"{len(outcome.failed)} failed ({verdict.kinds.total()} known)"
-    print(
-        f"{outcome.file}: {len(outcome.passed)} passed, {len(outcome.skipped)} skipped, {failed}, "
-        f"{outcome.seconds:.0f} s {outcome.problem}"
-    )
-    for test, error in sorted(verdict.new.items()):
-        print(f"  NEW {test}: {error[:200]}")
-    for pattern in verdict.mended:
-        print(f"  listed, but it passes: {pattern}")
-    sys.stdout.flush()
 
 
 def write_docs(

@@ -1,8 +1,9 @@
-"""What came of JAX's tests, and of which failures the reasons are known."""
+"""The results of other projects' tests, and which of the failures have known reasons."""
 
 from __future__ import annotations
 
 import fnmatch
+import sys
 import tomllib
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
@@ -18,6 +19,7 @@ KINDS = {
     "stricter": "compares with values that C99 or NumPy do not have, or with those of one library",
     "layout": "needs arrays that lie in tiles in memory",
     "missing": "not done yet",
+    "package": "fails on JAX's own CPU device as well",
 }
 
 #: What docs say of a failure, by :attr:`Known.x64`.
@@ -28,8 +30,9 @@ TYPES = {None: "", False: " (32-bit types only)", True: " (64-bit types only)"}
 class Known:
     """Tests of a file that fail, and why.
 
-    ``tests``: patterns of ``Class.test``. ``kind``: a key of :data:`KINDS`. ``x64``: they fail only with (or only
-    without) 64-bit types. ``sometimes``: the values are random, or those of another library.
+    ``file``: its name, or the package's. ``tests``: patterns of ``Class.test``, or of pytest's ids in a package.
+    ``kind``: a key of :data:`KINDS`. ``x64``: they fail only with (or only without) 64-bit types.
+    ``sometimes``: the values are random, or those of another library.
     """
 
     file: str
@@ -42,7 +45,10 @@ class Known:
 
 @dataclass
 class Outcome:
-    """What came of one file. ``failed``: test -> first line of the error. ``problem``: why there are no results."""
+    """The results of one file, or of one package.
+
+    ``failed``: test -> first line of the error. ``problem``: why there are no results.
+    """
 
     file: str
     seconds: float = 0.0
@@ -130,8 +136,22 @@ def compare(outcome: Outcome, known: Iterable[Known], x64: bool) -> Verdict:
     return verdict
 
 
-def table(results: Iterable[tuple[Outcome, Verdict]]) -> str:
-    """Markdown: a row a file, and a last one of all."""
+def show(outcome: Outcome, verdict: Verdict) -> None:
+    """Print the numbers, every failure that is not known, and patterns of the list whose tests pass."""
+    failed = f"{len(outcome.failed)} failed ({verdict.kinds.total()} known)"
+    print(
+        f"{outcome.file}: {len(outcome.passed)} passed, {len(outcome.skipped)} skipped, {failed}, "
+        f"{outcome.seconds:.0f} s {outcome.problem}"
+    )
+    for test, error in sorted(verdict.new.items()):
+        print(f"  NEW {test}: {error[:200]}")
+    for pattern in verdict.mended:
+        print(f"  listed, but it passes: {pattern}")
+    sys.stdout.flush()
+
+
+def table(results: Iterable[tuple[Outcome, Verdict]], of: str = "file") -> str:
+    """Markdown: a row for each ``of``, and a last one for all."""
     rows, total = [], Counter[str]()
     for outcome, verdict in results:
         why = [f"{number} {kind}" for kind, number in sorted(verdict.kinds.items())]
@@ -145,7 +165,7 @@ def table(results: Iterable[tuple[Outcome, Verdict]]) -> str:
         total += counts
         rows.append((outcome.file, counts, ", ".join(why)))
     rows.append(("all", total, ""))
-    lines = ["| file | passed | skipped | failed | of them |", "|---|---|---|---|---|"]
+    lines = [f"| {of} | passed | skipped | failed | of them |", "|---|---|---|---|---|"]
     lines += [
         f"| {name} | {counts['passed']} | {counts['skipped']} | {counts['failed']} | {why} |"
         for name, counts, why in rows
