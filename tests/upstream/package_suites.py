@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import fnmatch
 import glob
 import hashlib
 import json
@@ -131,16 +132,14 @@ def in_order(tests: Sequence[str], seed: int) -> list[str]:
     return sorted(tests, key=lambda test: hashlib.sha256(f"{seed} {test}".encode()).digest())
 
 
-def chunks_of(tests: Sequence[str], size: int, alone: bool) -> Iterator[list[str]]:
-    """The tests by ``size``; with ``alone`` those of each file apart from those of others."""
+def chunks_of(tests: Sequence[str], size: int, alone: Sequence[str] = ()) -> Iterator[list[str]]:
+    """The tests by ``size``; those of a file that matches a pattern of ``alone`` apart from all others."""
     for start in range(0, len(tests), size):
-        chunk = list(tests[start : start + size])
-        if not alone:
-            yield chunk
-            continue
         files: dict[str, list[str]] = {}
-        for test in chunk:
-            files.setdefault(test.partition("::")[0], []).append(test)
+        for test in tests[start : start + size]:
+            file = test.partition("::")[0]
+            is_alone = any(fnmatch.fnmatch(file, pattern) for pattern in alone)
+            files.setdefault(file if is_alone else "", []).append(test)
         yield from files.values()
 
 

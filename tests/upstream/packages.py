@@ -34,8 +34,8 @@ class Package:
 
     ``requirement``: the pinned release, as pip takes it. ``tag``: of the repository, for that release. ``tests``:
     folders or files of the checkout. ``further``: requirements of the tests. ``variables``: of the tests' processes.
-    ``left_out``: file or folder of the checkout -> why it is not run. ``alone``: each file has processes of its own,
-    because some of its files change settings of the whole process.
+    ``left_out``: file or folder of the checkout -> why it is not run. ``alone``: patterns of files
+    that have processes of their own, because they change settings of the whole process.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Package:
     further: tuple[str, ...] = ()
     variables: dict[str, str] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
-    alone: bool = False
+    alone: tuple[str, ...] = ()
 
     @property
     def environment(self) -> SuiteEnvironment:
@@ -106,7 +106,7 @@ PACKAGES: Final = {
         Package(
             "keras", "keras==3.15.1", "https://github.com/keras-team/keras", "v3.15.1", ("keras",),
             ("dm-tree", "jax2onnx", "grain", "orbax-checkpoint", "pandas", "pillow", "requests", "scikit-learn",
-             "scipy"),
+             "scipy", "tensorflow-cpu==2.21.*"),
             {"KERAS_BACKEND": "jax"},
             {"keras/src/backend/openvino": "another backend", "keras/src/backend/tensorflow": "another backend",
              "keras/src/backend/torch": "another backend", "keras/src/backend/numpy": "another backend",
@@ -114,18 +114,18 @@ PACKAGES: Final = {
         ),
         Package(
             "chex", "chex==0.1.92", "https://github.com/google-deepmind/chex", "v0.1.92", ("chex",),
-            ("cloudpickle", "dm-tree"), alone=True,
+            ("cloudpickle", "dm-tree"), alone=("*fake_set_n_cpu_devices_test.py",),
         ),
         Package(
             "distrax", "distrax==0.1.7", "https://github.com/google-deepmind/distrax", "v0.1.7", ("distrax",),
-            ("dm-haiku", "flax", "mock"), alone=True,
+            ("dm-haiku", "flax", "mock"), alone=("*_float64_test.py",),
         ),
         Package(
             "haiku", "dm-haiku==0.0.16", "https://github.com/google-deepmind/dm-haiku", "v0.0.16", ("haiku",),
             ("chex", "cloudpickle", "dill", "dm-tree", "flax", "mock", "optax", "virtualenv"),
             left_out={"haiku/_src/integration/jax2tf_test.py": "converts to TensorFlow",
                       "haiku/_src/integration/doctest_test.py": "needs TensorFlow"},
-            alone=True,
+            alone=("*float64_test.py",),
         ),
     )
 }  # fmt: skip

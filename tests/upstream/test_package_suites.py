@@ -158,8 +158,8 @@ def test_failed_runs_only_what_failed(checkout: Path, capsys: pytest.CaptureFixt
 
 def test_files_of_their_own_processes() -> None:
     tests = ["a::1", "b::1", "a::2", "c::1"]
-    assert list(package_suites.chunks_of(tests, 3, alone=False)) == [tests[:3], tests[3:]]
-    alone = list(package_suites.chunks_of(tests, 3, alone=True))
+    assert list(package_suites.chunks_of(tests, 3)) == [tests[:3], tests[3:]]
+    alone = list(package_suites.chunks_of(tests, 3, ["[ac]"]))
     assert alone == [["a::1", "a::2"], ["b::1"], ["c::1"]]
 
 
