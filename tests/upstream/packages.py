@@ -110,7 +110,10 @@ PACKAGES: Final = {
             {"KERAS_BACKEND": "jax"},
             {"keras/src/backend/openvino": "another backend", "keras/src/backend/tensorflow": "another backend",
              "keras/src/backend/torch": "another backend", "keras/src/backend/numpy": "another backend",
-             "keras/src/applications": "downloads weights"},
+             "keras/src/applications": "downloads weights", "keras/src/export/litert_torch_test.py": "needs PyTorch",
+             "keras/src/export/torch_test.py": "needs PyTorch", "keras/src/utils/torch_utils_test.py": "needs PyTorch",
+             "keras/src/trainers/data_adapters/grain_dataset_adapter_test.py": "needs PyTorch",
+             "keras/src/trainers/data_adapters/torch_data_loader_adapter_test.py": "needs PyTorch"},
         ),
         Package(
             "chex", "chex==0.1.92", "https://github.com/google-deepmind/chex", "v0.1.92", ("chex",),
