@@ -37,6 +37,7 @@ from tripont.core.schema.messages import (
 
 from tripont.version import __version__ as version
 
+from .ir import verifier
 from .ir.errors import STATUS_CODES, CompileError
 from .targets import code_cache
 from .targets.code_store import CodeStore
@@ -90,19 +91,17 @@ def sources() -> str:
     return compiler_sources()
 
 
-@functools.cache
-def code_store(path: str, size_limit: int, is_shared: bool) -> CodeStore:
+@functools.lru_cache(maxsize=8)
+def code_store(path: bytes, size_limit: int, is_shared: bool) -> CodeStore:
     """What keeps machine code of this compiler in a folder."""
-    return CodeStore(path, f"{version} {sources()} {packages()}", size_limit, is_shared)
+    compiler = f"{version} {sources()} {packages()} verified={verifier.enabled()}"
+    return CodeStore(os.fsdecode(path), compiler, size_limit, is_shared)
 
 
 def use_code_of(folder: messages.CodeFolder) -> None:
     """Have the next compile look for machine code in ``folder``, and keep there what is new."""
-    store = None
-    if folder.path:
-        store = code_store(folder.path, folder.size_limit, folder.is_shared)
-        store.refresh()
-    code_cache.use(store)
+    given = folder.path, folder.size_limit, folder.is_shared
+    code_cache.use(code_store(*given) if folder.path else None)
 
 
 def no_one_to_ask(name: str, question: int, parts: Sequence[bytes]) -> list[bytes]:

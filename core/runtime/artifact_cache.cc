@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <vector>
 
 #include "core/runtime/artifact.h"
@@ -97,6 +98,14 @@ std::string Header(const std::string& key, std::string_view artifact) {
   return header;
 }
 
+// Whether a file of kCodeFolder is one of code_store.py's: it begins with 16 hexadecimal digits.
+bool IsPack(std::string_view name) {
+  constexpr size_t kDigits = 16;
+  return name.size() > kDigits && name[kDigits] == '-' &&
+         name.find_first_not_of("0123456789abcdef") == kDigits &&
+         (name.ends_with(".code") || name.ends_with(".code.tmp"));
+}
+
 // One byte of kTurns for this open file; false if somebody else has it locked, or it cannot be.
 bool SetTurn(const FileDescriptor& file, int64_t place, short type) {
   struct flock range{};
@@ -131,7 +140,11 @@ ArtifactCache::ArtifactCache(const Options& options)
 
 CodeFolder ArtifactCache::code_folder() const {
   if (!enabled_) return {};
-  return {StrCat(folder_, kCodeFolder), size_limit_ / kShareOfCode,
+  // A worker's working folder is not this process's.
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::absolute(folder_, error);
+  if (error) return {};
+  return {StrCat(folder.string(), kCodeFolder), size_limit_ / kShareOfCode,
           sharing_ == PrivateFolder::Sharing::kTrusted};
 }
 
@@ -309,7 +322,9 @@ int64_t ArtifactCache::Clear() {
   folder->Remove(kTurns);
   const StatusOr<PrivateFolder> code = PrivateFolder::Open(StrCat(folder_, kCodeFolder), sharing_);
   if (code.ok()) {
-    for (const PrivateFolder::File& pack : code->List()) code->Remove(pack.name);
+    for (const PrivateFolder::File& file : code->List()) {
+      if (IsPack(file.name)) code->Remove(file.name);
+    }
   }
   return removed;
 }

@@ -308,7 +308,7 @@ StatusOr<CompiledProgram> CompileWorker::Compile(const CompileRequest& request,
   asked.options.assign(request.options.begin(), request.options.end());
   for (const auto& [name, partitioner] : request.partitioners)
     asked.partitioners.push_back({name, partitioner->side_effects_may_be_replicated});
-  asked.code = {request.code.path, static_cast<uint64_t>(request.code.size_limit),
+  asked.code = {schema::Bytes(request.code.path), static_cast<uint64_t>(request.code.size_limit),
                 request.code.is_shared};
   TRIPONT_RETURN_IF_ERROR(Send(asked));
 

@@ -63,7 +63,7 @@ class CodeFolder:
     ``is_shared``: whether the user trusts whoever may write there.
     """
 
-    path: str
+    path: bytes
     size_limit: U64
     is_shared: bool
 
@@ -134,7 +134,7 @@ class Answer:
 class Response:
     """The artifact, or why there is none: ``code`` is a status code, ``message`` UTF-8.
 
-    ``reused``: whether the worker had the machine code already.
+    ``reused``: whether the worker had the machine code already, or found it on disk.
     """
 
     NUMBER: ClassVar = 0x53525054  # TPRS

@@ -10,9 +10,9 @@ depends on the rounding, an element is free. Whether two rounded numbers are equ
 both signs: equal numbers lie between, and random ones nearly never meet (:class:`_Ties`). In the same way it is drawn
 whether an exponent near a whole number is that number: a power of a negative number is NaN otherwise. The sign of a NaN
 that arithmetic gives is not specified either (IEEE 754, 6.3), and decides where a sort by the total order puts that
-NaN, so it is drawn anew. So is what a complex product makes of an infinity and a part that is zero, which a product
-with a real number does not have. Whether a number beyond its type of at most 16 bits is infinite is drawn too: kernels
-keep it in f32.
+NaN, so it is drawn anew. So is what a complex product makes of an infinity or NaN and the zero of a real or imaginary
+factor, which a product with the other part alone does not have. Whether a number beyond its type of at most 16 bits is
+infinite is drawn too: kernels keep it in f32.
 
 The steps of a reduction are moved by what another order of n terms loses as a rule, which grows with the root of n, and
 a sum of array elements by no more than any order can lose: n roundings of the sum of their sizes. Floats of at most 16
@@ -198,8 +198,9 @@ class _Perturbation(_Budget):
         shape = result.shape
         if dtype.is_complex:
             if instruction.opcode == "multiply" and not np.isfinite(result).all():
-                few = _without_zeros(*operands)
-                result = np.where(self._coins(shape) & ~np.isfinite(result), few, result)
+                with np.errstate(all="ignore"):
+                    other = _of_one_part(*operands)
+                result = np.where(self._coins(shape), other, result)
             noise = self.rng.uniform(-1, 1, shape) + 1j * self.rng.uniform(-1, 1, shape)
             size = np.where(np.isfinite(size), size, 0.0)  # an infinity stays, and a NaN
             return np.asarray(result + size * noise * unit).astype(result.dtype)
@@ -279,19 +280,20 @@ def _is_beyond(instruction: Instruction, operands: Sequence[Array], result: Arra
     return np.asarray(infinite & np.isfinite(np.asarray(kept, np.float64)))
 
 
-def _without_zeros(a: Array, b: Array) -> Array:
-    """The complex product in which a part that is zero counts as one that is not there: 0 times an infinity is 0. That
-    is what a real number, or an imaginary one, times a complex one gives.
+def _of_one_part(a: Array, b: Array) -> Array:
+    """The complex product a * b where one factor is real or imaginary, one of its parts being zero, and the other
+    is not finite: what a program gives that multiplies by the part alone. Elsewhere a * b.
     """
-
-    def times(x: Array, y: Array) -> Array:
-        return np.where((x == 0) | (y == 0), 0, x * y)
-
-    with np.errstate(all="ignore"):
-        real = times(a.real, b.real) - times(a.imag, b.imag)
-        imaginary = times(a.real, b.imag) + times(a.imag, b.real)
-    made = np.empty(real.shape, a.dtype)
-    made.real, made.imag = real, imaginary
+    made = np.array(a * b)
+    for x, y in ((a, b), (b, a)):
+        x, y = np.broadcast_arrays(x, y)
+        special = ~np.isfinite(x)
+        is_real, is_imaginary = (y.imag == 0) & (y.real != 0), (y.real == 0) & (y.imag != 0)
+        for where, real, imaginary in (
+            (special & is_real, x.real * y.real, x.imag * y.real),
+            (special & is_imaginary, -(x.imag * y.imag), x.real * y.imag),
+        ):
+            made.real[where], made.imag[where] = real[where], imaginary[where]
     return made
 
 

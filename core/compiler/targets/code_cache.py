@@ -9,9 +9,10 @@ compiled are on disk (:mod:`.code_store`), where the runtime names a folder for 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, Protocol, TypeVar
 
 from .code_store import CodeStore
@@ -47,15 +48,29 @@ def misses() -> int:
 
 
 def use(store: CodeStore | None) -> None:
-    """Ask ``store`` for what this process has not compiled from now on; nobody, if None."""
+    """Ask ``store`` for what this process has not compiled from now on; nobody, if None. Raises nothing."""
     global _store
     _store = store
+    if store is not None:
+        with _without_the_store():
+            store.refresh()
+
+
+@contextlib.contextmanager
+def _without_the_store() -> Iterator[None]:
+    """Go on without the store, where it fails in a way that it does not know."""
+    global _store
+    try:
+        yield
+    except Exception:  # a compile, whose program is right, is not to fail of it
+        _store = None
 
 
 def flush() -> None:
-    """Let other processes find what this one has kept for them."""
+    """Let other processes find what this one has kept for them. Raises nothing."""
     if _store is not None:
-        _store.flush()
+        with _without_the_store():
+            _store.flush()
 
 
 def key(target_fingerprint: str, ir: str) -> bytes:
@@ -72,11 +87,15 @@ def find(key: bytes, read: Callable[[bytes], Code] | None = None) -> Code | None
     if code is not None:
         _kept.move_to_end(key)
     elif read is not None and _store is not None:
-        code = _store.find(key)
+        with _without_the_store():
+            code = _store.find(key)
         if code is not None:
             _keep(key, code)
     if isinstance(code, bytes):
-        code = read(code) if read is not None else None
+        try:
+            code = read(code) if read is not None else None
+        except ValueError:
+            code = None
     if code is None:
         _misses += 1
     else:

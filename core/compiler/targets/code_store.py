@@ -21,18 +21,21 @@ lies in and each pack must belong to this user or root, nobody else may write to
 which is checked on what was opened. A pack that is not trusted, or that is damaged, is said, removed and not used; a
 folder is said once and not used. Nothing here fails a compile.
 
-Several processes use one folder without waiting for each other: a pack appears and disappears whole, and who has opened
-one can read it until the end. At most a size of packs is kept, whoever made them: those used longest ago go first.
+Several processes use one folder without waiting for each other: a pack appears and disappears whole, and a process that
+has opened one can go on reading it (on a network's file system perhaps not: then the code is compiled). At most a size
+of packs is kept, whoever made them: those used longest ago go first.
 """
 
 from __future__ import annotations
 
 import bisect
 import contextlib
+import errno
 import fcntl
 import hashlib
 import itertools
 import os
+import re
 import secrets
 import stat
 import struct
@@ -49,11 +52,13 @@ _HEADER: Final = struct.Struct("<8s32sI")
 _ENTRY: Final = struct.Struct("<32s32sQQ")
 _KEY_SIZE: Final = 32
 SUFFIX: Final = ".code"
+#: The names of packs, and of those that are being written: nothing else in the folder is touched.
+_NAME: Final = re.compile(r"[0-9a-f]{16}-[0-9a-f-]+\.code(\.tmp)?")
 _TEMPORARY: Final = ".tmp"  # of a pack that is being written
 _LOCK: Final = "lock"  # held by who puts packs together, or removes some
 
-#: Packs below this size are put together when there are as many as :data:`MANY`.
-SMALL: Final = 4 << 20
+#: Packs below this size are put together when there are as many as :data:`MANY`: in some 50 ms at most.
+SMALL: Final = 1 << 19
 MANY: Final = 16
 #: How often the folder is looked through while others put its packs together.
 _ATTEMPTS: Final = 8
@@ -90,6 +95,8 @@ class _Pack:
         if place is None:
             return None
         digest, offset, size = place
+        if offset + size > os.fstat(self.descriptor).st_size:
+            raise ValueError("it is damaged (it is shorter than its table says)")
         content = os.pread(self.descriptor, size, offset)
         if len(content) != size or _digest(key, content) != digest:
             raise ValueError("it is damaged (a digest does not match)")
@@ -131,7 +138,9 @@ class CodeStore:
                 names = {
                     name
                     for name in os.listdir(self._folder)
-                    if name.startswith(self._prefix) and name.endswith(SUFFIX)
+                    if name.startswith(self._prefix)
+                    and name.endswith(SUFFIX)
+                    and _NAME.fullmatch(name)
                 }
             except OSError as error:
                 self._give_up(f"it cannot be read: {error.strerror}")
@@ -154,8 +163,10 @@ class CodeStore:
         for name, pack in list(self._packs.items()):
             try:
                 content = pack.read(key)
-            except (OSError, ValueError) as error:
+            except ValueError as error:
                 self._remove(name, str(error))
+                continue
+            except OSError:  # of the moment, or of another machine that has removed it
                 continue
             if content is not None:
                 self._touch(pack)
@@ -171,16 +182,14 @@ class CodeStore:
         new, self._new = self._new, {}
         if not new or not self._open(make=True):
             return
-        size = sum(map(len, new.values()))
-        if size > self._limit:
-            return
         try:
-            self._write(new)
+            if sum(map(len, new.values())) <= self._limit:
+                self._write(new)
             with self._lock() as is_ours:
                 if is_ours:
-                    self._put_together()
                     self._keep_to_limit()
-        except FileNotFoundError:  # somebody has cleared the folder meanwhile
+                    self._put_together()
+        except FileNotFoundError:  # somebody has removed the folder meanwhile
             pass
         except OSError as error:
             self._give_up(f"it cannot be written to: {error.strerror}")
@@ -194,6 +203,9 @@ class CodeStore:
             os.close(self._folder)
         self._folder = self._changed = -1
 
+    def __del__(self) -> None:
+        self.close()
+
     # What stands on disk.
 
     def _open(self, make: bool = False) -> bool:
@@ -202,7 +214,9 @@ class CodeStore:
         What is wrong with the one above, the runtime says.
         """
         if self._folder >= 0:
-            return True
+            if os.fstat(self._folder).st_nlink:
+                return True
+            self.close()  # it was removed
         flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
         parent, name = os.path.split(self._path)
         try:
@@ -243,8 +257,9 @@ class CodeStore:
         except FileNotFoundError:
             raise
         except OSError as error:
-            self._remove(name, f"it cannot be opened: {error.strerror}")
-            return None
+            if error.errno == errno.ELOOP:
+                self._remove(name, "it is a symbolic link")
+            return None  # or of the moment: too many files are open
         try:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
@@ -261,9 +276,12 @@ class CodeStore:
             if hashlib.sha256(table).digest() != digest:
                 raise ValueError("it is damaged (the digest of its table does not match)")
             return _Pack(descriptor, table, count)
-        except (OSError, ValueError) as error:
+        except ValueError as error:
             os.close(descriptor)
             self._remove(name, str(error))
+            return None
+        except OSError:
+            os.close(descriptor)
             return None
 
     def _touch(self, pack: _Pack) -> None:
@@ -300,7 +318,7 @@ class CodeStore:
     @contextlib.contextmanager
     def _lock(self) -> Iterator[bool]:
         """Whether nobody else puts packs together or removes some meanwhile. Does not wait."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        flags = os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(_LOCK, flags, 0o666 if self._is_shared else 0o600, dir_fd=self._folder)
         try:
             try:
@@ -332,47 +350,55 @@ class CodeStore:
                 self._remove(name, str(error))
         self._write(contents)
         for name, _ in small:
-            with contextlib.suppress(OSError):
-                os.unlink(name, dir_fd=self._folder)
+            self._unlink(name)
 
     def _keep_to_limit(self) -> None:
         """Remove what was used longest ago while all packs together are too large, and what nobody writes any more."""
         packs = []
         with os.scandir(self._folder) as entries:
             for entry in entries:
-                status = entry.stat(follow_symlinks=False)
+                if not _NAME.fullmatch(entry.name):
+                    continue
+                try:
+                    status = entry.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
                 if entry.name.endswith(SUFFIX):
                     packs.append((status.st_mtime, entry.name, status.st_size))
-                elif entry.name.endswith(_TEMPORARY) and (
-                    time.time() - status.st_mtime > _ABANDONED
-                ):
-                    os.unlink(entry.name, dir_fd=self._folder)
+                elif time.time() - status.st_mtime > _ABANDONED:
+                    self._unlink(entry.name)
         total = sum(size for _, _, size in packs)
         for _, name, size in sorted(packs):
             if total <= self._limit:
                 break
+            if self._unlink(name):
+                total -= size
+
+    def _unlink(self, name: str) -> bool:
+        """Whether a file is gone; those of others cannot be removed from some folders."""
+        try:
             os.unlink(name, dir_fd=self._folder)
-            total -= size
+        except OSError as error:
+            return error.errno == errno.ENOENT
+        return True
 
     def _remove(self, name: str, reason: str) -> None:
         """Say why a pack is not used, and remove it."""
-        print(
-            f"tripont: the machine code in {self._path}/{name} is not used: {reason}; compiling again",
-            file=sys.stderr,
-        )
+        _say(f"the machine code in {self._path}/{name} is not used: {reason}; compiling again")
         if (pack := self._packs.pop(name, None)) is not None:
             os.close(pack.descriptor)
-        with contextlib.suppress(OSError):
-            os.unlink(name, dir_fd=self._folder)
+        self._unlink(name)
 
     def _give_up(self, reason: str) -> None:
         """Say once why the folder is not used."""
         if not self._is_silent:
             self._is_silent = True
-            print(
-                f"tripont: {self._path} is not used for machine code: {reason}; each process compiles it",
-                file=sys.stderr,
-            )
+            _say(f"{self._path} is not used for machine code: {reason}; each process compiles it")
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError, ValueError):  # nobody may be there to read it
+        print(f"tripont: {text}", file=sys.stderr, flush=True)
 
 
 def _digest(key: bytes, content: bytes) -> bytes:

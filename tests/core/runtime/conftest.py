@@ -76,6 +76,7 @@ stand_in("importer", warm_up=none)
 stand_in("importer.reading_limit", enable=none)
 stand_in("xla", partitioners=stand_in("xla.partitioners", of_process=lambda *_: contextlib.nullcontext()))
 stand_in("ir.registry", installed=list)
+stand_in("ir.verifier", enabled=lambda: False)
 """
 
 

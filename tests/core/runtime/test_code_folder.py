@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -26,9 +27,10 @@ module @{name} {{
 # In a process of its own: it has a worker that has compiled nothing. The second program is there because a worker
 # writes behind its response: the next one is answered when it has done so.
 SCRIPT = """
-import sys
+import os, sys
 from tripont.core import _tripont
-client = _tripont.Client({"cache_dir": sys.argv[1], "cache": sys.argv[2] == "1"})
+os.environ["TRIPONT_CACHE_DIR"] = sys.argv[1]
+client = _tripont.Client({"cache": sys.argv[2] == "1"})
 program, other = open(sys.argv[3], "rb").read(), open(sys.argv[4], "rb").read()
 artifact, from_cache = client.compile(program)
 assert not from_cache
@@ -40,8 +42,8 @@ sys.stdout.buffer.write(artifact)
 class Processes:
     """Compiles in processes with the cache ``folder``."""
 
-    def __init__(self, tmp_path: Path) -> None:
-        self.folder = tmp_path / "cache"
+    def __init__(self, tmp_path: Path, name: bytes = b"cache") -> None:
+        self.folder = tmp_path / os.fsdecode(name)
         self._texts = tmp_path
 
     def compile(self, name: str, number: float, cache: bool = True) -> bytes:
@@ -93,9 +95,19 @@ def test_without_a_cache_nothing_is_kept(processes: Processes) -> None:
 def test_clearing_the_cache_removes_machine_code_too(processes: Processes) -> None:
     processes.compile("first", 2.0)
     assert processes.packs()
+    of_others = [processes.folder / "code" / name for name in ("main.c", "x.code")]
+    for path in of_others:
+        path.write_text("int main() {}")
     client = _tripont.Client({"cache_dir": str(processes.folder), "prestart_worker": False})
     assert client.clear_cache() == 2
-    assert processes.packs() == []
+    assert processes.packs() == [of_others[1]]
+    assert of_others[0].exists()
+
+
+def test_a_path_that_is_not_utf_8(tmp_path: Path) -> None:
+    processes = Processes(tmp_path, b"h\xfcller")
+    processes.compile("first", 2.0)
+    assert processes.packs()
 
 
 def test_damaged_machine_code_is_compiled_again(processes: Processes) -> None:

@@ -1,11 +1,12 @@
 """A module is compiled in parts while the rest of it is being written: by a thread, a large one by processes.
 
-A part is some functions that were written one after another, and what they use. The code of a function depends on the
-function and what it uses alone, and not on the part: each is in a section of its own, and LLVM's passes look at one
-function at a time. So functions that this process, or another one, has compiled for another program are in no part
-(:mod:`..code_cache`), nor are those that differ from another of the module in their names alone, and the image, in
-which the functions stand in the order of the module, depends on the module alone. How many processes compile the parts
-depends on the machine and does not matter.
+A part is some functions that were written one after another, and what they use. Each function is in a section of its
+own, and LLVM's passes look at one function at a time: its instructions depend on the function and what it uses alone,
+and not on the part. (Constants of other functions may come along, where LLVM keeps them in one section.) So functions
+that this process, or another one, has compiled for another program are in no part (:mod:`..code_cache`), nor are those
+that differ from another of the module in their names alone, and the instructions of the image, in which the functions
+stand in the order of the module, depend on the module alone. How many processes compile the parts depends on the
+machine and does not matter.
 """
 
 from __future__ import annotations
@@ -163,7 +164,8 @@ class Parts(Compilation):
         """Find the code of all new functions; those without go into parts."""
         for name, quick in self._new:
             effort_ = "quick" if quick else "careful"
-            key = code_cache.key(f"{self.target.identity} {effort_}", module.digest(name).hex())
+            made_by = f"{type(self.target).__qualname__} {self.target.identity} {effort_}"
+            key = code_cache.key(made_by, module.digest(name).hex())
             self._keys[name] = key
             # A dump shows the assembly of each.
             if self._first.setdefault(key, name) != name and not self.dump:

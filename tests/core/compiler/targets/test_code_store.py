@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -109,6 +112,64 @@ def test_what_was_used_longest_ago_goes_first(store: Make, folder: Path) -> None
     assert left.find(key("c")) == half
 
 
+def test_the_limit_is_kept_before_packs_are_put_together(store: Make, folder: Path) -> None:
+    """One pack of all would be too large, and the only one."""
+    writer = store(limit=4000)
+    for number in range(code_store.MANY + 4):
+        write(writer, **{f"n{number}": bytes(500)})
+        assert 0 < sum(pack.stat().st_size for pack in packs(folder)) <= 4000 + 700
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ESTALE, errno.EIO])
+def test_errors_of_the_moment_remove_nothing(
+    store: Make, folder: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    write(store(), a=b"1")
+    opened = os.open
+
+    def failing(path: str, *arguments: object, **named: object) -> int:
+        if str(path).endswith(SUFFIX):
+            raise OSError(number, "not now")
+        return opened(path, *arguments, **named)  # type: ignore[arg-type]
+
+    def failing_read(*arguments: object) -> bytes:
+        raise OSError(number, "not now")
+
+    reader = store()
+    with monkeypatch.context() as context:
+        context.setattr(os, "open", failing)
+        assert store().find(key("a")) is None
+    with monkeypatch.context() as context:
+        context.setattr(os, "pread", failing_read)
+        assert reader.find(key("a")) is None
+        assert store().find(key("a")) is None
+    assert store().find(key("a")) == b"1"
+    assert reader.find(key("a")) == b"1"
+
+
+def test_a_folder_that_was_removed_is_made_again(store: Make, folder: Path) -> None:
+    writer = store()
+    write(writer, a=b"1")
+    shutil.rmtree(folder)
+    write(writer, b=b"2")
+    assert store().find(key("b")) == b"2"
+
+
+def test_nobody_reads_what_is_said(
+    store: Make, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(store(), a=b"1")
+    packs(folder)[0].write_bytes(b"junk")
+    reader, unread = os.pipe()
+    os.close(reader)
+    with open(unread, "w") as closed:
+        monkeypatch.setattr(sys, "stderr", closed)
+        assert store().find(key("a")) is None
+        monkeypatch.undo()
+        with contextlib.suppress(BrokenPipeError):
+            closed.close()
+
+
 def test_more_than_the_limit_is_not_written(store: Make, folder: Path) -> None:
     write(store(limit=100), a=bytes(101))
     assert packs(folder) == []
@@ -117,13 +178,15 @@ def test_more_than_the_limit_is_not_written(store: Make, folder: Path) -> None:
 def test_files_that_nobody_writes_any_more_are_removed(store: Make, folder: Path) -> None:
     writer = store()
     write(writer, a=b"1")
-    left, current = folder / f"x{SUFFIX}.tmp", folder / f"y{SUFFIX}.tmp"
-    for path in (left, current):
+    left, current = (folder / f"{'0' * 16}-{number}{SUFFIX}.tmp" for number in range(2))
+    of_others = folder / "notes.tmp", folder / f"x{SUFFIX}"
+    for path in (left, current, *of_others):
         path.write_bytes(b"half of it")
-    os.utime(left, (time.time() - 7200,) * 2)
+    for path in (left, *of_others):
+        os.utime(path, (time.time() - 7200,) * 2)
     write(writer, b=b"2")
     assert not left.exists()
-    assert current.exists()
+    assert all(path.exists() for path in (current, *of_others))
 
 
 @pytest.mark.parametrize("place", ["magic", "count", "table", "content", "cut", "empty"])
