@@ -105,7 +105,8 @@ def of_operation(instruction: Instruction) -> Costs | None:
 
 def of_library_call(call: Instruction) -> Costs | None:
     """Arithmetic of a call: of products, convolutions (products with padding included), Fourier transforms (5 n log n,
-    as FFTW counts), Cholesky factors and triangular solves. None for calls that have none to speak of, and for others.
+    as FFTW counts), Cholesky factors, their gradients and triangular solves. None for calls that have none to speak of,
+    and for others.
     """
     name, config = call.attributes["name"], call.attributes["config"]
     result = call.result_shapes[0]
@@ -125,6 +126,10 @@ def of_library_call(call: Instruction) -> Costs | None:
             return Costs(flops=elements * each / (2 if "R" in config["fft_type"] else 1))
         case "cholesky":
             return Costs(flops=per_product * result.elements * result.dims[-1] / 6)
+        case "cholesky-gradient":
+            part = 3 if config["symmetric"] else 1.2
+            return Costs(flops=per_product * result.elements * result.dims[-1] / part)
         case "triangular-solve":
-            return Costs(flops=per_product * result.elements * call.operands[0].dims[-1] / 2)
+            part = 6 if config.get("triangular_b") else 2
+            return Costs(flops=per_product * result.elements * call.operands[0].dims[-1] / part)
     return None

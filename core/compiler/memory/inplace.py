@@ -67,8 +67,8 @@ def in_place_operands(instruction: Instruction) -> list[tuple[int, ...]]:
 # Calls of LAPACK's that copy operands to results and go on there (core/runtime/library/lapack_*.cc): the operands of
 # the first results.
 FACTORED: Final = {
-    "cholesky": (0,), "geqp3": (0, 1), "geqrf": (0,), "gees": (0,), "gehrd": (0,), "gesdd": (0,),
-    "gesvd": (0,), "getrf": (0,), "gtsv": (0, 1, 2, 3), "orgqr": (0,), "ormqr": (2,), "potrf": (0,),
+    "cholesky": (0,), "cholesky-gradient": (1,), "geqp3": (0, 1), "geqrf": (0,), "gees": (0,), "gehrd": (0,),
+    "gesdd": (0,), "gesvd": (0,), "getrf": (0,), "gtsv": (0, 1, 2, 3), "orgqr": (0,), "ormqr": (2,), "potrf": (0,),
     "syevd": (0,), "sytrd": (0,), "triangular-solve": (1,), "tridiagonal-solve-perturbed": (3,), "trsm": (1,),
 }  # fmt: skip
 # Those of them that begin anew, with the operand, where many matrices at a time do not go; up to this order they may be

@@ -1,9 +1,15 @@
-// Library call "cholesky": Cholesky factors of a batch of matrices.
+// Library calls "cholesky": Cholesky factors of a batch of matrices, and "cholesky-gradient".
 //
+// cholesky:
 // Attribute "lower": the lower triangle is read and L returned with a = L L*; else the upper one,
 // and U with a = U* U. The other triangle of the result is zero. A matrix that is not positive
 // definite gives NaNs in the triangle that is read. f32, f64, c64, c128. "symmetrize": 1 where the
 // factors of (a + its transpose) / 2 are asked for: of real batches in lanes alone.
+//
+// cholesky-gradient: operands L and what the gradient of a function of it is for L, row-major [n,n], of which the lower
+// triangles are read; the result is the gradient for L L^T. "symmetric": 1 where that is a symmetric matrix; 0 where the
+// factor is that of a lower triangle, whose gradient is written as JAX's is, and L has zeros above the diagonal. f32,
+// f64.
 #include <algorithm>
 
 #include "core/runtime/library/calls.h"
@@ -76,10 +82,49 @@ class Cholesky final : public BatchCall {
   bool symmetrize_ = false;
 };
 
+template <typename T>
+class CholeskyGradient final : public BatchCall {
+  Status Read(const Arguments& arguments) override {
+    if constexpr (kIsComplex<T>) return Unimplemented("Cholesky's gradients of complex matrices");
+    TRIPONT_ASSIGN_OR_RETURN(const int64_t symmetric, arguments.Integer("symmetric"));
+    symmetric_ = symmetric != 0;
+    n_ = arguments.Dimension(0, 0);
+    const Expected matrix = Array<T>({n_, n_});
+    TRIPONT_RETURN_IF_ERROR(arguments.Check({matrix, matrix}, {matrix}));
+    SetWork(n_, 1.0 * n_ * n_ * n_ * (symmetric_ ? 0.5 : 1.0),
+            symmetric_ ? 0 : BytesOf<T>(CholeskyRowsSize(n_)));
+    SharesOut();
+    return OkStatus();
+  }
+
+  void Run(Item item) const override {
+    if constexpr (!kIsComplex<T>) {
+      const int64_t n = n_;
+      const T* factor = item.Operand<T>(0, n * n);
+      const T* from = item.Operand<T>(1, n * n);
+      T* to = item.Result<T>(0, n * n);
+      const T scale = symmetric_ ? T(0.5) : T(1);
+      for (int64_t i = 0; i < n; ++i) {
+        for (int64_t j = 0; j <= i; ++j) to[i * n + j] = scale * from[i * n + j];
+        if (!symmetric_) std::fill(to + i * n + i + 1, to + i * n + n, T(0));
+      }
+      if (symmetric_) {
+        PropagateCholesky(lapack<T>(), n_, factor, to, Leading(n_));
+      } else {
+        PropagateCholeskyRows(lapack<T>(), n_, factor, to, item.Take<T>(CholeskyRowsSize(n_)));
+      }
+    }
+  }
+
+  Int n_ = 0;
+  bool symmetric_ = false;
+};
+
 }  // namespace
 
 void RegisterCholesky(LibraryRegistry& registry) {
   registry.Register("cholesky", BatchCall::Make<Cholesky>);
+  registry.Register("cholesky-gradient", BatchCall::Make<CholeskyGradient>);
 }
 
 }  // namespace tripont

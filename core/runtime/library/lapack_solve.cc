@@ -8,7 +8,8 @@
 //   triangular-solve
 //          row-major a [r,r],         row-major x [m,n]                  "left_side" (op(a) x = b);
 //          b [m,n]                                                       "lower"; "unit_diagonal";
-//                                                                        "transpose_a"
+//                                                                        "transpose_a";
+//                                                                        "triangular_b"
 //   gtsv   dl, d, du [n], b [c,n]     undefined dl, d, du [n], x [c,n],
 //                                     info
 //   tridiagonal-solve-perturbed
@@ -18,6 +19,7 @@
 //
 // "uplo" and "lower" name the triangle of a that is read; with "diag" 'U' or "unit_diagonal" its
 // diagonal is taken as ones. "transpose_a": "NO_TRANSPOSE", "TRANSPOSE" or "ADJOINT".
+// "triangular_b" (0 if it is left out): 1 says that b is square, and zero where op(a) is.
 // dl[0] and du[n-1] do not count. tridiagonal-solve-perturbed is gtsv for a matrix that may be
 // singular: it makes small pivots larger, as LAPACK's xLAGTS does.
 #include <memory>
@@ -34,10 +36,13 @@ namespace {
 template <typename T>
 class TriangularCall : public BatchCall {
  protected:
-  Status SetSystem(const Arguments& arguments, char side, char uplo, char transpose,
-                   char diagonal) {
+  Status SetSystem(const Arguments& arguments, char side, char uplo, char transpose, char diagonal,
+                   bool has_triangular_b = false) {
     b_ = arguments.MatrixOf(1);
-    system_ = {side, uplo, transpose, diagonal, b_.m, b_.n};
+    if (has_triangular_b && b_.m != b_.n) {
+      return InvalidArgument("b is said to be triangular, and is not square");
+    }
+    system_ = {side, uplo, transpose, diagonal, b_.m, b_.n, has_triangular_b};
     const Int order = system_.order();
     a_size_ = int64_t{1} * order * order;
     TRIPONT_RETURN_IF_ERROR(arguments.Check({Array<T>({order, order}), b_.Of<T>()}, {b_.Of<T>()}));
@@ -99,11 +104,13 @@ class RowMajorSolve final : public TriangularCall<T> {
     TRIPONT_ASSIGN_OR_RETURN(const int64_t unit_diagonal, arguments.Integer("unit_diagonal"));
     TRIPONT_ASSIGN_OR_RETURN(const std::string op,
                              arguments.signature().attributes.Bytes("transpose_a"));
+    TRIPONT_ASSIGN_OR_RETURN(const int64_t triangular_b, arguments.IntegerOr("triangular_b", 0));
     if (op != "NO_TRANSPOSE" && op != "TRANSPOSE" && op != "ADJOINT") {
       return InvalidArgument("attribute transpose_a is '", op, "'");
     }
     return this->SetSystem(arguments, left_side != 0 ? 'R' : 'L', lower != 0 ? 'U' : 'L',
-                           op == "ADJOINT" ? 'C' : op[0], unit_diagonal != 0 ? 'U' : 'N');
+                           op == "ADJOINT" ? 'C' : op[0], unit_diagonal != 0 ? 'U' : 'N',
+                           triangular_b != 0);
   }
 };
 

@@ -471,11 +471,112 @@ void SolveTriangular(const Routines<T>& lapack, const TriangularSystem& system, 
     return;
   }
   const Int slice = (sides / (kSlices * kSlice) + 1) * kSlice;
+  // Lines [begin, end) of a triangular b are zero before `begin` or from `end` on.
+  const bool is_lower = (system.uplo == 'L') == (system.transpose == 'N');
+  const bool zeros_first = system.has_triangular_b && is_lower == left;
+  const bool zeros_last = system.has_triangular_b && is_lower != left;
   ForEachPiece(sides, slice, int64_t{slice} * order * order / 2, [&](Int begin, Int end) {
     TriangularSystem part = system;
+    const Int first = zeros_first ? begin : 0;
     (left ? part.n : part.m) = end - begin;
-    SolveSlice(lapack, part, a, lda, left ? b + int64_t{begin} * ldb : b + begin, ldb);
+    (left ? part.m : part.n) = (zeros_last ? end : order) - first;
+    const Int row = left ? first : begin;
+    const Int column = left ? begin : first;
+    SolveSlice(lapack, part, a + int64_t{first} * lda + first, lda, b + int64_t{column} * ldb + row,
+               ldb);
   });
+}
+
+namespace {
+
+// PropagateCholesky up to order kLeaf, row by row from the last one.
+template <typename T>
+void PropagateSmall(Int n, const T* factor, T* gradient, Int leading) {
+  T column[kLeaf];
+  T sums[kLeaf];
+  for (Int j = n - 1; j >= 0; --j) {
+    const T pivot = factor[int64_t{j} * leading + j];
+    for (Int i = j + 1; i < n; ++i) {
+      column[i] = factor[int64_t{i} * leading + j];
+      sums[i] = gradient[int64_t{i} * leading + j];
+    }
+    for (Int k = j + 1; k < n; ++k) {
+      const T* row = gradient + int64_t{k} * leading;
+      for (Int i = j + 1; i < n; ++i) sums[i] -= row[i] * column[k];
+    }
+    T* to = gradient + int64_t{j} * leading;
+    T diagonal = to[j];
+    for (Int i = j + 1; i < n; ++i) {
+      const T quotient = sums[i] / pivot;
+      diagonal -= quotient * column[i];
+      to[i] = quotient;
+      gradient[int64_t{i} * leading + j] = quotient;
+    }
+    to[j] = diagonal / pivot;
+  }
+}
+
+}  // namespace
+
+// With A = [A11 .; A21 A22], L = [D 0; C E] and E E^T = A22 - C C^T: the gradient G22 of that difference is A22's. C's is
+// then less by 2 G22 C, and A21's is C's by the inverse of D; D's is less by A21's, transposed, by C.
+template <typename T>
+void PropagateCholesky(const Routines<T>& lapack, Int n, const T* factor, T* gradient,
+                       Int leading) {
+  if (n <= kLeaf) {
+    PropagateSmall(n, factor, gradient, leading);
+    return;
+  }
+  const Int half = (n / 2 + kLeaf - 1) / kLeaf * kLeaf;
+  const Int rest = n - half;
+  const int64_t step = leading;
+  const T* below = factor + half * step;
+  T* beside = gradient + half * step;
+  T* last = beside + half;
+  PropagateCholesky(lapack, rest, below + half, last, leading);
+  // Rows are columns in LAPACK's letters, where L is upper triangular.
+  ForEachPiece(rest, kSlice, int64_t{kSlice} * half * n, [&](Int begin, Int end) {
+    const Int rows = end - begin;
+    T* to = beside + begin * step;
+    Subtract<T>(lapack, half, rows, rest, {'N', below, leading},
+                {'N', last + begin * step, leading}, to, leading);
+    SolveSlice<T>(lapack, {'L', 'U', 'N', 'N', half, rows}, factor, leading, to, leading);
+  });
+  TransposeLines(rest, half, beside, step, gradient + half, step);
+  ForEachPiece(half, kSlice, int64_t{kSlice} * half * rest / 2, [&](Int begin, Int end) {
+    Subtract<T>(lapack, end, end - begin, rest, {'N', below, leading},
+                {'T', beside + begin, leading}, gradient + begin * step, leading);
+  });
+  PropagateCholesky(lapack, half, factor, gradient, leading);
+}
+
+int64_t CholeskyRowsSize(Int n) { return int64_t{n} * std::min(n, kDepth); }
+
+template <typename T>
+void PropagateCholeskyRows(const Routines<T>& lapack, Int n, const T* factor, T* gradient,
+                           T* scratch) {
+  // P, some rows at a time: they are sums over rows of L and G from these on, which are still there.
+  for (Int first = 0; first < n; first += kDepth) {
+    const Int next = std::min(n, first + kDepth);
+    const Int rows = next - first;
+    ForEachPiece(next, kSlice, int64_t{kSlice} * rows * (n - first), [&](Int begin, Int end) {
+      for (Int i = 0; i < rows; ++i) {
+        std::fill(scratch + int64_t{i} * n + begin, scratch + int64_t{i} * n + end, T(0));
+      }
+      const Int row = std::max(first, begin);
+      Subtract<T>(lapack, end - begin, rows, n - row, {'N', gradient + int64_t{row} * n + begin, n},
+                  {'T', factor + int64_t{row} * n + first, n}, scratch + begin, n);
+    });
+    for (Int i = first; i < next; ++i) {
+      const T* from = scratch + int64_t{i - first} * n;
+      T* to = gradient + int64_t{i} * n;
+      for (Int j = 0; j < i; ++j) to[j] = -from[j];
+      to[i] = T(-0.5) * from[i];
+    }
+  }
+  // Rows are columns in LAPACK's letters, where L is upper triangular.
+  SolveTriangular(lapack, {'L', 'U', 'N', 'N', n, n, true}, factor, gradient);
+  SolveTriangular(lapack, {'R', 'U', 'T', 'N', n, n}, factor, gradient);
 }
 
 #define TRIPONT_INSTANTIATE(T)                                                \
@@ -488,5 +589,11 @@ TRIPONT_INSTANTIATE(double)
 TRIPONT_INSTANTIATE(std::complex<float>)
 TRIPONT_INSTANTIATE(std::complex<double>)
 #undef TRIPONT_INSTANTIATE
+template void PropagateCholesky<float>(const Routines<float>&, Int, const float*, float*, Int);
+template void PropagateCholeskyRows<float>(const Routines<float>&, Int, const float*, float*,
+                                           float*);
+template void PropagateCholesky<double>(const Routines<double>&, Int, const double*, double*, Int);
+template void PropagateCholeskyRows<double>(const Routines<double>&, Int, const double*, double*,
+                                            double*);
 
 }  // namespace tripont::lapack

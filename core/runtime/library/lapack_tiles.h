@@ -1,4 +1,4 @@
-// Cholesky and LU factors and triangular solves of one matrix, shared out to the runtime's threads: LAPACK
+// Cholesky and LU factors, Cholesky's gradients and triangular solves of one matrix, shared out to the runtime's threads: LAPACK
 // and BLAS compute tiles, each on the thread that does its task (lapack::OneThread).
 //
 // What the tiles are depends on the sizes alone, so that results do not depend on the number of
@@ -19,6 +19,20 @@ constexpr Int kTiledOrder = 256;
 template <typename T>
 bool FactorCholesky(const Routines<T>& lapack, char uplo, Int n, T* a);
 
+// What the gradient of a function of Cholesky's factor L of a real matrix A = L L^T is for A. Both arrays are
+// row-major, their rows `leading` elements apart. `factor`: L [n,n], of which the lower triangle is read.
+// `gradient` [n,n]: the lower triangle holds half of what the gradient is for L; becomes the symmetric gradient for A.
+template <typename T>
+void PropagateCholesky(const Routines<T>& lapack, Int n, const T* factor, T* gradient, Int leading);
+
+// The gradient of an A whose factor is that of its lower triangle, as automatic differentiation has it: L^-T P L^-1,
+// where P is the lower triangle of L^T G with half of its diagonal. Row-major [n,n] without gaps: `factor`, L, and
+// `gradient`, G, which becomes the result, have zeros above the diagonal. `scratch`: CholeskyRowsSize(n) T's.
+template <typename T>
+void PropagateCholeskyRows(const Routines<T>& lapack, Int n, const T* factor, T* gradient,
+                           T* scratch);
+int64_t CholeskyRowsSize(Int n);
+
 // As xGETRF: a [m,n] := L and U of a with rows exchanged; pivots [min(m, n)] count from 1. The info:
 // 0, or the first pivot that is 0.
 template <typename T>
@@ -37,6 +51,8 @@ struct TriangularSystem {
   char diagonal;   // 'U': taken as ones
   Int m;           // b is [m,n]
   Int n;
+  // b is square, and zero where op(a) is, so that x is too; zeros are not computed.
+  bool has_triangular_b = false;
   // The order of a.
   Int order() const { return side == 'L' ? m : n; }
 };

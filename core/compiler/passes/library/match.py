@@ -10,12 +10,14 @@ from ...ir.registry import OPS
 from .. import rewrite
 from ..invariants import invariants_of
 from .attention import fuse_attention
+from .cholesky_gradient import fuse_cholesky_gradients
 from .context import Context
 from .masked import masked_products
 from .orientation import orient_results
 from .packed import generate_product
 from .packed_epilogue import fuse_epilogues
 from .strided_fft import fold_transposes
+from .triangles import order_solves
 
 if TYPE_CHECKING:
     from ...targets.target import Target
@@ -47,6 +49,7 @@ def _match(
     is_body: bool,
 ) -> Computation:
     """``is_body``: whether a loop repeats the computation."""
+    computation = order_solves(fuse_cholesky_gradients(computation, target))
     computation = fold_transposes(orient_results(computation, target), target)
     uses = dict.fromkeys(computation.instructions, 0)
     fusible: set[Instruction] = set()  # those that a user could be fused with

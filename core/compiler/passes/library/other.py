@@ -15,6 +15,7 @@ from ...ir.patterns import convert, is_constant
 from . import fft as fft_kernels
 from .call import library_call
 from .context import Context
+from .triangles import keeps_triangle
 
 _FLOATS: Final = frozenset(["f32", "f64", "c64", "c128"])
 
@@ -142,7 +143,10 @@ def match_triangular_solve(solve: Instruction, context: Context) -> Instruction 
         "unit_diagonal": int(a["unit_diagonal"]),
         "transpose_a": a["transpose_a"],
     }
-    flops = math.prod(solve.dims) * solve.operands[0].dims[-1]
+    flops = float(math.prod(solve.dims) * solve.operands[0].dims[-1])
+    if keeps_triangle(solve) and not goes_in_lanes(solve.operands[0]):
+        config["triangular_b"] = 1
+        flops /= 3
     library = context.target.costs.library
     cost = library.call + flops / library.matrix_flops
     return library_call(solve, "triangular-solve", config, cost)

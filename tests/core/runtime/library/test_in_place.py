@@ -37,6 +37,7 @@ def case(name: str, batch: int, n: int) -> tuple[list[Any], list[Shape], dict[st
     values = {"uplo": LOWER, "mode": VECTORS}
     found: dict[str, tuple[list[Any], list[Shape], dict[str, Any]]] = {
         "cholesky": ([symmetric], [square], {"lower": 0}),
+        "cholesky-gradient": ([np.abs(a) + np.eye(n), symmetric], [square], {"symmetric": 1}),
         "gees": ([a], [square, square, row, row, info, info], {"mode": VECTORS, "sort": NO}),
         "gehrd": ([a], [square, off, info], {"low": 1, "high": n}),
         "geqp3": ([a, np.zeros((batch, n), np.int32)], [square, pivots, row], {}),

@@ -1,4 +1,4 @@
-"""Library calls "cholesky" and "triangular-solve"."""
+"""Library calls "cholesky", "cholesky-gradient" and "triangular-solve"."""
 
 from __future__ import annotations
 
@@ -107,6 +107,67 @@ def test_triangular_solve(device, dtype, transpose):
             (got,) = run(device, "triangular-solve", [poisoned, b], [shape_of(b)], config)
             error = np.abs(got - want).max() / np.abs(want).max()
             assert error <= tolerance(dtype), (n, sides, left, lower, unit)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("transpose", ["NO_TRANSPOSE", "TRANSPOSE", "ADJOINT"])
+def test_triangular_right_sides(device, dtype, transpose):
+    """The solution of a triangle of op(a)'s kind, and nothing is written beside it; in one slice and in several."""
+    for n in (1, 17, 100, 257, 400):
+        base = matrices(n, dtype) / n + 2 * np.eye(n)
+        for left, lower in itertools.product((0, 1), repeat=2):
+            a = (np.tril if lower else np.triu)(base).astype(dtype)
+            op = {"NO_TRANSPOSE": a, "TRANSPOSE": a.swapaxes(-1, -2), "ADJOINT": adjoint(a)}
+            triangle = np.tril if lower == (transpose == "NO_TRANSPOSE") else np.triu
+            b = triangle(matrices(n, dtype)).astype(dtype)
+            wide, sides = op[transpose].astype(np.complex128), b
+            if not left:
+                wide, sides = wide.swapaxes(-1, -2), b.swapaxes(-1, -2)
+            want = np.linalg.solve(wide, sides)
+            want = want if left else want.swapaxes(-1, -2)
+            config = {
+                "left_side": left,
+                "lower": lower,
+                "unit_diagonal": 0,
+                "transpose_a": transpose,
+                "triangular_b": 1,
+            }
+            (got,) = run(device, "triangular-solve", [a, b], [shape_of(b)], config)
+            assert np.abs(got - want).max() <= tolerance(dtype) * np.abs(want).max(), (n, left)
+            assert (got == triangle(got)).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("symmetric", [0, 1])
+def test_cholesky_gradient(device, dtype, symmetric):
+    """Against L^-T P L^-1, where P is the lower triangle of L^T G with half of its diagonal, or that made symmetric."""
+    for n in [*range(1, 6), 31, 32, 33, 64, 65, 130, 257, 400]:
+        x = matrices(n, np.float64)
+        factor = np.linalg.cholesky(x @ adjoint(x) / n + np.eye(n))
+        given = np.tril(matrices(n, np.float64))
+        half = np.tril(factor.swapaxes(-1, -2) @ given) / (1 + np.eye(n))
+        inverse = np.linalg.inv(factor)
+        want = inverse.swapaxes(-1, -2) @ half @ inverse
+        if symmetric:
+            want = (want + want.swapaxes(-1, -2)) / 2
+        # The triangles above are not read: they hold NaN, but for the factor's where it has to hold zeros.
+        above = np.triu(np.full((n, n), np.nan), 1)
+        factor, given = np.tril(factor) + (above if symmetric else 0), given + above
+        operands = [factor.astype(dtype), given.astype(dtype)]
+        (got,) = run(
+            device, "cholesky-gradient", operands, [shape_of(operands[1])], {"symmetric": symmetric}
+        )
+        assert np.abs(got - want).max() <= tolerance(dtype) * np.abs(want).max(), n
+        assert not symmetric or (got == got.swapaxes(-1, -2)).all()
+
+
+def test_no_gradient_of_complex_factors(device):
+    a = np.eye(3, dtype=np.complex64)
+    code, message = status(
+        lambda: load("cholesky-gradient", [a, a], [shape_of(a)], {"symmetric": 1})
+    )
+    assert code == "UNIMPLEMENTED"
+    assert "complex" in message
 
 
 # Of a lower and an upper triangle in both orders of rows and columns: solved from the first and from the last unknown.
