@@ -443,6 +443,8 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
         convolutions = replace(convolutions, generates_minor=True, generates_special_gradients=True)
     if name == "znver4":
         memory = replace(memory, groups_ahead=16)
+        # Packing such a rhs as a whole takes as long, and its memory a second time.
+        products = replace(products, first_operands=1 << 23, first_rhs=1 << 21)
     if name == "znver5":
         # Two multiply-adds of 64 bytes a cycle of 4.3 GHz are done before narrow parts of rows have come.
         kernels = replace(kernels, tiled_multiply_adds=8.0)

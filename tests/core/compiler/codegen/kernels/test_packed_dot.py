@@ -395,7 +395,8 @@ def test_copied_panels_of_many_rows(dtype: DType, cpu: str) -> None:
         instruction = product((dtype, dtype), dtype, m, n, k)
         values = [random(o.dtype, o.dims, i) for i, o in enumerate(instruction.operands)]
         after = pipeline.run(module(instruction.operands, instruction), target, Dump())
-        packs = before.copied_rhs == 0 and m > before.copied_rows and not before.first_operands
+        is_first = before.first_operands and instruction.operands[1].shape.bytes >= before.first_rhs
+        packs = before.copied_rhs == 0 and m > before.copied_rows and not is_first
         assert ("pack" in kinds(after)) == packs
         (got,) = NativeSimulation(after, cpu).run(values)
         near(got, instruction, values)
@@ -438,6 +439,34 @@ def test_units_of_many_rows_copy_their_panels_first(
         np.testing.assert_array_equal(results[0], exact.astype(np.int64).astype(np.int32))
     else:
         np.testing.assert_allclose(results[0], np.tril(exact / 2), rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "m", "n", "k", "packed"),
+    [
+        (F32, 1030, 530, 1030, False),
+        (BF16, 1030, 1030, 1040, False),
+        (F32, 1030, 500, 1030, True),  # less than 2 MB
+        (F32, 1030, 1030, 1030, True),  # both have more than 8 MB
+    ],
+    ids=str,
+)
+def test_a_zen_4_copies_large_panels_first(
+    dtype: DType, m: int, n: int, k: int, packed: bool
+) -> None:
+    cpu = "znver4"
+    instruction = product((dtype, dtype), dtype, m, n, k)
+    whole = priced(cpu, False, products={"first_operands": 0})
+    programs = [
+        pipeline.run(module(instruction.operands, instruction), target, Dump())
+        for target in (for_cpu(cpu, False), whole)
+    ]
+    assert ["pack" in kinds(after) for after in programs] == [packed, True]
+    if not packed and not set(cpus.describe(cpu)[1]) - set(cpus.detect()[1]):
+        values = [random(o.dtype, o.dims, i) for i, o in enumerate(instruction.operands)]
+        results = [NativeSimulation(after, cpu).run(values)[0] for after in programs]
+        np.testing.assert_array_equal(*results)
+        near(results[0], instruction, values)
 
 
 @pytest.mark.parametrize("cpu", ["znver3"], indirect=True)
