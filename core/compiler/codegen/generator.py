@@ -98,6 +98,7 @@ class Generator:
         self.mask: Value | None = None  # i1 lanes that may touch memory; None: all
         # Loads from arrays of at least so many bytes ask for the memory and give 0 (see :meth:`fetching`).
         self.fetched_bytes: int | None = None
+        self.fetched_into = 3  # caches (Builder.prefetch)
         # Integers that four bits of a word decide, by the number of the value.
         self.nibbles: dict[int, nibbles.Nibble] = {}
         # Values of f32 that were rounded to bf16, by number: a store need not round them again.
@@ -264,12 +265,12 @@ class Generator:
             self.mask, self._memo = saved, saved_memo
 
     @contextmanager
-    def fetching(self, size: int) -> Iterator[None]:
+    def fetching(self, size: int, caches: int = 3) -> Iterator[None]:
         """What is read from arrays of at least ``size`` bytes is only asked for: it will be read soon. The values that
-        are made meanwhile mean nothing, and nobody may use them.
+        are made meanwhile mean nothing, and nobody may use them. ``caches``: into which (``Builder.prefetch``).
         """
         saved, saved_memo = self.fetched_bytes, self._memo
-        self.fetched_bytes = size
+        self.fetched_bytes, self.fetched_into = size, caches
         self._memo = dict(self._memo)
         try:
             yield

@@ -140,6 +140,9 @@ class Memory:
     streamed: Annotated[
         int, "bytes", "from which on reading a matrix decides how long a product takes"
     ]
+    streamed_far: Annotated[
+        int, "bytes", "from which on such a matrix is fetched into all caches but the nearest"
+    ]
     streamed_made: Annotated[int, "bytes", "from which on writing one does that is made of less"]
     past_caches: Annotated[int, "bytes", "from which on a loop writes past the caches"]
     transposed_past_caches: Annotated[
@@ -547,6 +550,12 @@ class Blocks:
     columns: Annotated[int, "columns", "of the result"]
     streamed_rows: Annotated[int, "rows", "of a matrix that streams by, in a step"]
     streamed_columns: Annotated[int, "columns", "of such a matrix, whose sums are kept"]
+    streamed_across: Annotated[
+        int,
+        "columns",
+        "of such a matrix, as rows of memory, that are read beside each other where one row is multiplied by a matrix "
+        "of at least memory.streamed_far bytes that is stored, and not made of several arrays",
+    ]
     streamed_ahead: Annotated[
         int, "bytes", "of such a matrix between what is multiplied and what is fetched, at least"
     ]

@@ -52,7 +52,7 @@ def _fetch(g: Generator, array: Array, pointer: Value, lane: Coordinate) -> Elem
     dtype = array.shape.dtype
     assert g.fetched_bytes is not None
     if array.shape.bytes >= g.fetched_bytes:
-        g.builder.prefetch(pointer)
+        g.builder.prefetch(pointer, locality=g.fetched_into)
     zero = llvm_ir.zero(llvm_ir.vector(register_type(dtype), lane.lanes))
     return Complex(zero, zero) if dtype.is_complex else zero
 

@@ -22,6 +22,8 @@ from .staged import Staged, arrays_by_column
 # more than an accumulator takes before it is added to others.
 _MOST_SUMMED: Final = 8
 _MOST_DIVIDED: Final = 16
+# The most columns of a matrix that streams by in a tile, but for those that a single row meets.
+_MOST_COLUMNS: Final = 4
 
 
 class Dots:
@@ -71,7 +73,12 @@ class Dots:
         rows, columns = loops.row.size, loops.column.size
         if self.streams:
             height = -(-rows // -(-rows // loops.most_rows))
-            return height, min(columns, 4, max(2, (24 if loops.registers == 32 else 8) // height))
+            # Scales of several columns take registers of their own.
+            alone = loops.is_far and height == 1 and _keeps_zeros(loops.sources[1])
+            most = loops.target.costs.blocks.streamed_across if alone else _MOST_COLUMNS
+            return height, min(
+                columns, most, max(2, (24 if loops.registers == 32 else 8) // height)
+            )
         budget = 16 // loops.parts if loops.registers == 32 else 8 // loops.parts
         height = tile(rows, 4)
         width = tile(columns, max(1, budget // height))

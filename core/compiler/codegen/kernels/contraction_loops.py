@@ -172,6 +172,8 @@ class Loops(Products):
         # The largest operand, and how many of its vectors are a line of memory.
         largest = max((a.shape for a in frame.operands), key=lambda shape: shape.bytes)
         self.fetched_bytes = largest.bytes
+        # Whether it is fetched into the caches but for the nearest one.
+        self.is_far = largest.bytes >= self.target.costs.memory.streamed_far
         self.fetched_elements = largest.elements
         self.streamed_size = largest.dtype.size
         self.line = max(1, self.target.costs.memory.line // (self.lanes * self.streamed_size))
@@ -357,7 +359,7 @@ class Loops(Products):
         """Ask for what the matrix is made of ``at`` some place, in each of the columns."""
         if not self.fetches:
             return
-        with self.g.fetching(self.fetched_bytes):
+        with self.g.fetching(self.fetched_bytes, 2 if self.is_far else 3):
             for place in column_at:
                 self.read(1, {**at, self.column: place})
 

@@ -66,9 +66,11 @@ class Panels:
         """Rows of the matrix that each buffer takes at a time: the first takes a few such chunks and is added to the
         second one, which is added to the third one after some, and so on (see :mod:`.accumulation`).
         """
-        # One row has little to add up for each line of the matrix: fewer pages are read at once. (Words of several
-        # numbers along the contracted dimension are read once for all of them.)
-        pages = 2 if self.row.size == 1 and self.in_a_word == 1 else 1
+        # One row has little to add up for each line of the matrix: fewer pages are read at once, if they are fetched
+        # into the nearest cache. (Words of several numbers along the contracted dimension are read once for all of
+        # them.)
+        single = self.row.size == 1 and self.in_a_word == 1
+        pages = 2 if single and not self.loops.is_far else 1
         rows = self.loops.target.costs.blocks.streamed_rows // pages
         spans, most = [rows], BLOCK // 2
         if self.scales is not None:

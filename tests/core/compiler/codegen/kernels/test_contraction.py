@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import pytest
 from tripont.core.compiler.ir import dtypes, hlo
 from tripont.core.compiler.ir.dtypes import DType
 from tripont.core.compiler.targets.host import for_cpu
+from tripont.core.compiler.targets.target import Target
 
 from tests.core.compiler.codegen.harness import Kernel, fusion, op
 
@@ -73,8 +76,12 @@ def reference(instruction: hlo.Instruction, a: Array, b: Array) -> Array:
 
 
 def check(instruction: hlo.Instruction, cpu: str = "host") -> None:
+    check_on(instruction, for_cpu(cpu))
+
+
+def check_on(instruction: hlo.Instruction, target: Target) -> None:
     a, b = (values(o.dims, o.dtype, n) for n, o in enumerate(instruction.operands))
-    kernel = Kernel(instruction, for_cpu(cpu))
+    kernel = Kernel(instruction, target)
     count = kernel.emitted.work_count
     (got,) = kernel.run([a, b], [count // 3, count // 2])
     np.testing.assert_array_equal(got.astype(instruction.dtype.numpy), reference(instruction, a, b))
@@ -189,6 +196,51 @@ def test_large_matrix_vector_products(dtype: DType) -> None:
             result=dtypes.S32 if dtype is dtypes.S32 else dtypes.F32,
         )
     )
+
+
+# A row by a matrix of 8 MB, as it lies in memory, and by one of less.
+FAR = {
+    "nn": [
+        ((1, 1024), (1024, 4096), ((1,), (0,)), dtypes.BF16),
+        ((1, 512), (512, 4096), ((1,), (0,)), dtypes.F32),
+    ],
+    "nt": [
+        ((1, 1024), (4099, 1024), ((1,), (1,)), dtypes.BF16),
+        ((1, 512), (4097, 512), ((1,), (1,)), dtypes.F32),
+    ],
+}
+
+
+def fetched_into(instruction: hlo.Instruction, cpu: str) -> set[str]:
+    """Into which caches the kernel of ``instruction`` fetches (the third operand of ``llvm.prefetch``)."""
+    kernel = Kernel(instruction, for_cpu(cpu))
+    return set(re.findall(r"call void @llvm.prefetch.p0\(ptr %[\w.]+, i32 0, i32 (\d)", kernel.ir))
+
+
+@pytest.mark.parametrize("cpu", ["znver4", "znver5", "x86-64-v4", "x86-64-v3"])
+@pytest.mark.parametrize("rows", [1, 4])
+@pytest.mark.parametrize("layout", list(FAR))
+def test_far_matrices_are_fetched_past_the_nearest_cache(layout: str, rows: int, cpu: str) -> None:
+    """On a Zen 4: there the few rows stay in it."""
+    for (_, depth), right, contracting, dtype in FAR[layout]:
+        made = dot((rows, depth), right, contracting, dtype=dtype, result=dtypes.F32)
+        assert fetched_into(made, cpu) == ({"2"} if cpu == "znver4" else {"3"})
+        less = tuple(n // 2 if n > 4000 else n for n in right)
+        made = dot((rows, depth), less, contracting, dtype=dtype, result=dtypes.F32)
+        assert fetched_into(made, cpu) == {"3"}
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7])
+@pytest.mark.parametrize("layout", list(FAR))
+def test_products_of_far_matrices(layout: str, rows: int) -> None:
+    """With the tiles that a Zen 4 has for them, on any CPU: columns that fill the tiles, and one or three more."""
+    host = for_cpu("host")
+    near = host.costs.memory
+    target = replace(host, costs=replace(host.costs, memory=replace(near, streamed_far=1 << 18)))
+    for (_, depth), right, contracting, dtype in FAR[layout]:
+        short = tuple(n - 4096 + 512 if n > 4000 else n for n in right)
+        made = dot((rows, depth), short, contracting, dtype=dtype, result=dtypes.F32)
+        check_on(made, target)
 
 
 @pytest.mark.parametrize("layout", ["nn", "nt"])
