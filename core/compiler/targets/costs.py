@@ -468,6 +468,11 @@ class Convolutions:
     patch: Annotated[
         int, "positions", "of windows that lie apart, up to which bf16 gradients of weights are"
     ]
+    library_dilated: Annotated[
+        bool,
+        "yes or no",
+        "a library is faster in bf16 for gradients of the weights of dilated ones in two dimensions",
+    ]
     generates_most_gradients: Annotated[
         bool,
         "yes or no",

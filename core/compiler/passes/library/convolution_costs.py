@@ -35,9 +35,10 @@ f32 bf16 and f16   three dimensions, features first, or the gradient of windows 
                    windows of one element, and up to 16 features (8 in gradients of inputs,
                    in widths of whole vectors)
 bf16 of oneDNN,    as f32, but for groups, for gradients of inputs in one dimension,     oneDNN
-Zen                for what only Zen 4 and 5 generate, and for sums of up to 16,384 terms
-                   that are rounded to bf16; gradients of weights of windows that do
-                   not overlap (Zen 5: of up to 64 positions)
+Zen                for what only Zen 4 and 5 generate, for sums of up to 16,384 terms
+                   that are rounded to bf16, and on Zen 4 for gradients of the weights of
+                   dilated ones in two dimensions; gradients of weights of windows that do
+                   not overlap (Zen 4 and 5: of up to 64 positions)
 bf16 of oneDNN,    as on Zen, but for few output features, which tiles compute fast;     oneDNN
 AMX                groups of up to 8 features, but gradients of weights; depthwise
                    ones of windows above 3x3; from 16 features on, in
@@ -276,7 +277,7 @@ class _Class:
                 return self.positions > costs.depthwise
             return self.is_spatial_minor or (tiles and self.window > costs.depthwise)
         if self.is_dilated and self.window > self.positions:
-            return True
+            return not (costs.library_dilated and self.is_bf16 and self.rank == 2)
         if self.groups > 1:
             return False
         few = self.outputs <= costs.few_outputs < self.inputs and not tiles
