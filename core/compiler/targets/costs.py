@@ -468,6 +468,12 @@ class Convolutions:
     patch: Annotated[
         int, "positions", "of windows that lie apart, up to which bf16 gradients of weights are"
     ]
+    pair_features: Annotated[
+        int,
+        "features",
+        "in and out, from which on bf16 gradients of weights are generated in pairs, features last, in one or two "
+        "dimensions; 0: none are",
+    ]
     library_dilated: Annotated[
         bool,
         "yes or no",

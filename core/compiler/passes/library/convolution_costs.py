@@ -38,7 +38,9 @@ bf16 of oneDNN,    as f32, but for groups, for gradients of inputs in one dimens
 Zen                for what only Zen 4 and 5 generate, for sums of up to 16,384 terms
                    that are rounded to bf16, and on Zen 4 for gradients of the weights of
                    dilated ones in two dimensions; gradients of weights of windows that do
-                   not overlap (Zen 4 and 5: of up to 64 positions)
+                   not overlap (Zen 4 and 5: of up to 64 positions), on Zen 4 those of 32
+                   features and more, features last, in one or two dimensions, but for windows
+                   of one element without a stride
 bf16 of oneDNN,    as on Zen, but for few output features, which tiles compute fast;     oneDNN
 AMX                groups of up to 8 features, but gradients of weights; depthwise
                    ones of windows above 3x3; from 16 features on, in
@@ -66,7 +68,7 @@ from .convolution_kinds import (
 )
 from .depthwise import match_depthwise
 from .gemm import accumulator
-from .matrix_gradients import MOST_RESIDUES, residues
+from .matrix_gradients import MOST_RESIDUES, form_of, residues
 from .onednn import CONVOLUTION, Way, way
 from .whole_pairs import needs_f32
 
@@ -96,7 +98,8 @@ def prefers_generated(convolution: Instruction, target: Target) -> bool:
         if costs.generates_bf16 and not shape.is_depthwise:
             return True
         if is_fast:
-            return shape.is_slow_in_bf16(costs) or _has_good_rows(convolution, target)
+            good = _has_good_rows(convolution, target) or _has_good_pairs(convolution, target)
+            return shape.is_slow_in_bf16(costs) or good
     if shape.is_slow_in_f32(costs):
         return True
     lanes = target.vector_bytes // dtypes.F32.size
@@ -121,6 +124,20 @@ def _has_good_rows(convolution: Instruction, target: Target) -> bool:
     if window_rows.lie_apart(convolution):
         return window_rows.are_rows(convolution, form, target)
     return window_rows.has_large_kernel(convolution, target.costs.convolutions)
+
+
+def _has_good_pairs(convolution: Instruction, target: Target) -> bool:
+    """Whether a gradient of weights of bf16 is multiplied in pairs faster than a library's: one that has whole vectors
+    as they lie, but for windows of one element without a stride, which are a product as they are.
+    """
+    least = target.costs.convolutions.pair_features
+    shape = _Class(convolution)
+    if not 0 < least <= min(shape.inputs, shape.outputs):
+        return False
+    if shape.rank > 2 or shape.is_spatial_minor or not (shape.positions > 1 or shape.skips):
+        return False
+    form = form_of(convolution, target)
+    return form is not None and not form.is_matrix
 
 
 class _Class:

@@ -1,9 +1,9 @@
-"""Gradients of convolutions' weights where the CPU multiplies matrices (AMX): products over all positions.
+"""Gradients of convolutions' weights by instructions for bf16, of matrices (AMX) or of pairs: sums over positions.
 
     dW[j, i, o] = sum over positions y of  x[i, y + j d - p] dy[y, o]
 
-(d: dilation, p: low padding; HLO has x as a convolution's input, dy as its kernel, d as its stride.) An instruction of
-AMX sums over neighbours in the rows of its first operand. So x is laid out as [i, positions], flat: one dimension of
+(d: dilation, p: low padding; HLO has x as a convolution's input, dy as its kernel, d as its stride.) These instructions
+sum over neighbours in the rows of their first operand. So x is laid out as [i, positions], flat: one dimension of
 all images' positions, in which a step of the window is a constant distance. That needs zeros in front of and behind
 the positions of each dimension, and those in front of a row are those behind the row before. dy has zeros at the same
 places, and the sum is a single one, of whole steps, for each j.
@@ -38,12 +38,14 @@ from .window_products import (
     PlannedTile,
     ProductDimension,
     ProductPlan,
+    choose_tile,
     emit_product,
     pad_with_zeros,
     resized,
 )
 
 if TYPE_CHECKING:
+    from ...targets.costs import Tiles
     from ...targets.target import Target
 
 #: Gradients without a stride that one with a stride becomes, at most: each is a kernel.
@@ -86,9 +88,18 @@ def residues(convolution: Instruction) -> int:
 
 
 def weights_gradient(convolution: Instruction, target: Target) -> Instruction | None:
-    """``convolution`` in the registers of matrices; None if they are not good for it or it gives no weights."""
+    """``convolution`` in the registers of matrices, or in pairs; None if they are not good for it (:func:`form_of`)."""
+    form = form_of(convolution, target)
+    return None if form is None else _compute(convolution, form, target.costs.tiles)
+
+
+def form_of(convolution: Instruction, target: Target) -> ProductForm | None:
+    """How ``convolution`` is multiplied; None if it gives no weights, or it is not multiplied so on ``target``."""
     lhs, rhs = (o.dtype for o in convolution.operands)
-    form = product_forms.choose_matrix(target, lhs, rhs, accumulator(convolution.dtype))
+    types = lhs, rhs, accumulator(convolution.dtype)
+    form = product_forms.choose_matrix(target, *types)
+    if form is None and target.costs.convolutions.pair_features > 0:
+        form = product_forms.choose_pairs(target, *types)
     if form is None or not form.result.is_float or not is_any_weights_gradient(convolution):
         return None
     numbers: ConvolutionDimensionNumbers = convolution.attributes["dimension_numbers"]
@@ -106,7 +117,7 @@ def weights_gradient(convolution: Instruction, target: Target) -> Instruction | 
     inputs = [convolution.operands[0].dims[d] for d in numbers.input_spatial]
     if any(w.size > 1 and n < w.window_dilation for w, n in zip(windows, inputs, strict=True)):
         return None  # a residue may have no place
-    return _compute(convolution, form) if residues(convolution) <= MOST_RESIDUES else None
+    return form if residues(convolution) <= MOST_RESIDUES else None
 
 
 def meets_zeros(convolution: Instruction) -> bool:
@@ -126,15 +137,15 @@ def _apart(window: WindowDimension) -> int:
     return window.window_dilation // math.gcd(window.window_dilation, window.stride)
 
 
-def _compute(convolution: Instruction, form: ProductForm) -> Instruction:
+def _compute(convolution: Instruction, form: ProductForm, costs: Tiles) -> Instruction:
     windows: tuple[WindowDimension, ...] = convolution.attributes["window"]
     for d, w in enumerate(windows):
         if w.window_dilation > 1 and w.size > 1:
-            return _by_residue(convolution, d, form)
-    return _product(convolution, form)
+            return _by_residue(convolution, d, form, costs)
+    return _product(convolution, form, costs)
 
 
-def _by_residue(convolution: Instruction, d: int, form: ProductForm) -> Instruction:
+def _by_residue(convolution: Instruction, d: int, form: ProductForm, costs: Tiles) -> Instruction:
     """``convolution`` without the dilation s of the kernel's spatial dimension ``d``.
 
     Element j of the window meets inputs s y + j d - p: those of the residue r of j d - p modulo s, from place
@@ -167,7 +178,7 @@ def _by_residue(convolution: Instruction, d: int, form: ProductForm) -> Instruct
                 "window": (*windows[:d], window, *windows[d + 1 :]),
             },
         )
-        found = resized(_compute(part, form), result, most)
+        found = resized(_compute(part, form, costs), result, most)
         parts.append(reshape(found, (*dims[:result], most, 1, *dims[result + 1 :])))
     joined = parts[0] if len(parts) == 1 else concatenate(parts, result + 1)
     dims = list(convolution.dims)
@@ -175,7 +186,7 @@ def _by_residue(convolution: Instruction, d: int, form: ProductForm) -> Instruct
     return resized(reshape(joined, dims), result, taps)
 
 
-def _product(convolution: Instruction, form: ProductForm) -> Instruction:
+def _product(convolution: Instruction, form: ProductForm, costs: Tiles) -> Instruction:
     """``convolution`` without dilations."""
     windows: tuple[WindowDimension, ...] = convolution.attributes["window"]
     numbers: ConvolutionDimensionNumbers = convolution.attributes["dimension_numbers"]
@@ -216,7 +227,6 @@ def _product(convolution: Instruction, form: ProductForm) -> Instruction:
     y = transpose(reshape(y, (positions // form.group, form.group, outputs)), (0, 2, 1))
 
     height, width = lhs.dims[rows] // groups, outputs // groups
-    tile = product_forms.choose_matrix_tile(form, height, width)[1]
     vertical = ProductDimension("batch", height, row, 0, (numbers.output_batch, 0))
     across = ProductDimension("output", width, 0, form.group, (numbers.output_feature, 1))
     dimensions = [
@@ -233,13 +243,20 @@ def _product(convolution: Instruction, form: ProductForm) -> Instruction:
             )
         ),
     ]
+    if form.is_matrix:
+        chosen = product_forms.choose_matrix_tile(form, height, width)[1]
+        tile = PlannedTile(chosen.rows, chosen.vectors, form.lanes, 0.0)
+    else:
+        planned = choose_tile(costs, form, vertical, across)
+        assert planned is not None  # as many outputs as a vector has
+        tile = planned
     plan = ProductPlan(
         None,
         None,
         vertical,
         across,
         [d for d in dimensions if d.size > 1 or d in (vertical, across)],
-        PlannedTile(tile.rows, tile.vectors, form.lanes, 0.0),
+        tile,
         0.0,
     )
     return emit_product(convolution, flat, y, plan, form, dtype=convolution.dtype)

@@ -316,7 +316,7 @@ class PlannedTile:
     cycles: float  # for a term, of all tiles of rows by vectors
 
 
-def _choose_tile(
+def choose_tile(
     costs: Tiles,
     form: ProductForm,
     row: ProductDimension,
@@ -447,7 +447,7 @@ class _Arrangement:
                 lines = self.lines(vector, dimensions, costs.memory.line)
                 for row in rest or [_ONE]:
                     shared = _shared_terms(row, vector, dimensions)
-                    tile = _choose_tile(costs.tiles, self.form, row, vector, lines, shared)
+                    tile = choose_tile(costs.tiles, self.form, row, vector, lines, shared)
                     if tile is None:
                         continue
                     outside = math.prod(d.size for d in rest if d is not row)
@@ -648,7 +648,7 @@ class _InGroups:
     ) -> PlannedTile | None:
         """The tile that takes the least time; None if there are too few vectors for one."""
         if not form.is_matrix:
-            return _choose_tile(costs, form, row, vector)
+            return choose_tile(costs, form, row, vector)
         cost, tile = product_forms.choose_matrix_tile(form, row.size, vector.size)
         return PlannedTile(tile.rows, tile.vectors, form.lanes, cost / 2)
 

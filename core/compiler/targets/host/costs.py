@@ -297,6 +297,7 @@ _HOST: Final = Costs(
         generates_wide_gradients=False,
         generates_group_inputs=False,
         patch=1 << 62,  # any
+        pair_features=0,
         library_dilated=False,
         generates_most_gradients=False,
         generates_patches=False,
@@ -453,7 +454,7 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
         # Packing such a rhs as a whole takes as long, and its memory a second time.
         products = replace(products, first_operands=1 << 23, first_rhs=1 << 21)
         # 16x16 patches of bf16: 102 GFLOP/s, a library 183. 4x4 transposed by 2: 46 and 94.
-        convolutions = replace(convolutions, patch=64, library_dilated=True)
+        convolutions = replace(convolutions, patch=64, library_dilated=True, pair_features=32)
     if name == "znver5":
         # Two multiply-adds of 64 bytes a cycle of 4.3 GHz are done before narrow parts of rows have come.
         kernels = replace(kernels, tiled_multiply_adds=8.0)
