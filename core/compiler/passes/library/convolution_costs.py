@@ -40,7 +40,8 @@ Zen                for what only Zen 4 and 5 generate, for sums of up to 16,384 
                    dilated ones in two dimensions; gradients of weights of windows that do
                    not overlap (Zen 4 and 5: of up to 64 positions), on Zen 4 those of 32
                    features and more, features last, in one or two dimensions, but for windows
-                   of one element without a stride
+                   of one element without a stride, and those with an even number of pixels in
+                   a row, without strides, dilations and groups, in images below 40x40
 bf16 of oneDNN,    as on Zen, but for few output features, which tiles compute fast;     oneDNN
 AMX                groups of up to 8 features, but gradients of weights; depthwise
                    ones of windows above 3x3; from 16 features on, in
@@ -68,7 +69,7 @@ from .convolution_kinds import (
 )
 from .depthwise import match_depthwise
 from .gemm import accumulator
-from .matrix_gradients import MOST_RESIDUES, form_of, residues
+from .matrix_gradients import MOST_RESIDUES, form_of, residues, zeros
 from .onednn import CONVOLUTION, Way, way
 from .whole_pairs import needs_f32
 
@@ -81,6 +82,8 @@ _LONGEST_SUM: Final = 4096
 # In gradients of inputs, whose sums were generated a third slower at 4,608 terms; and where the sum is rounded to bf16:
 # 16,384 roundings of f32, were all of them in one direction, are a quarter of a bf16's spacing at most.
 _LONGEST_ROUGH_SUM: Final = 16384
+# Of the positions of a plain gradient in pairs: with more a library's takes at most a tenth longer.
+_MOST_ZEROS: Final = 0.05
 
 
 def prefers_generated(convolution: Instruction, target: Target) -> bool:
@@ -128,7 +131,8 @@ def _has_good_rows(convolution: Instruction, target: Target) -> bool:
 
 def _has_good_pairs(convolution: Instruction, target: Target) -> bool:
     """Whether a gradient of weights of bf16 is multiplied in pairs faster than a library's: one that has whole vectors
-    as they lie, but for windows of one element without a stride, which are a product as they are.
+    as they lie, but for windows of one element without a stride, which are a product as they are, and for plain ones
+    in images so small that the zeros behind their rows take what is gained.
     """
     least = target.costs.convolutions.pair_features
     shape = _Class(convolution)
@@ -137,7 +141,10 @@ def _has_good_pairs(convolution: Instruction, target: Target) -> bool:
     if shape.rank > 2 or shape.is_spatial_minor or not (shape.positions > 1 or shape.skips):
         return False
     form = form_of(convolution, target)
-    return form is not None and not form.is_matrix
+    if form is None or form.is_matrix:
+        return False
+    plain = shape.groups == 1 and shape.rank == 2 and not shape.skips
+    return not plain or needs_f32(convolution) or zeros(convolution) <= _MOST_ZEROS
 
 
 class _Class:

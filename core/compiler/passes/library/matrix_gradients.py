@@ -87,6 +87,16 @@ def residues(convolution: Instruction) -> int:
     )
 
 
+def zeros(convolution: Instruction) -> float:
+    """The part of all positions that are zeros, of a gradient without a dilation of HLO's kernel."""
+    windows: tuple[WindowDimension, ...] = convolution.attributes["window"]
+    numbers: ConvolutionDimensionNumbers = convolution.attributes["dimension_numbers"]
+    inputs = (convolution.operands[0].dims[d] for d in numbers.input_spatial)
+    taps = (convolution.dims[d] for d in numbers.output_spatial)
+    sizes = [position_dimension(*one).size for one in zip(windows, inputs, taps, strict=True)]
+    return 1.0 - math.prod(w.size for w in windows) / math.prod(sizes)
+
+
 def weights_gradient(convolution: Instruction, target: Target) -> Instruction | None:
     """``convolution`` in the registers of matrices, or in pairs; None if they are not good for it (:func:`form_of`)."""
     form = form_of(convolution, target)

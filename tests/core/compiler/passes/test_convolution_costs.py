@@ -280,7 +280,11 @@ def test_f32_gradients_of_weights_features_first(zen_5: bool, features: int, wid
         (True, dtypes.F32, {"sizes": {**LARGE, "C": 512}}),
         (True, dtypes.BF16, {"sizes": {**LARGE, "C": 2048}}),
         (True, dtypes.BF16, {"sizes": {**LARGE, "O": 3}}),
-        (False, dtypes.BF16, _gradient_of_weights(31, 2)),  # of fewer features than it has pairs for
+        (
+            False,
+            dtypes.BF16,
+            _gradient_of_weights(31, 2),
+        ),  # of fewer features than it has pairs for
         (False, dtypes.BF16, _gradient_of_weights(3, 2)),
         (True, dtypes.BF16, _gradient_of_weights(3, 3)),  # windows beside each other
         (False, dtypes.BF16, _gradient_of_weights(64, 3)),

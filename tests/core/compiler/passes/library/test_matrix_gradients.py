@@ -47,6 +47,9 @@ def forms(made: hlo.Instruction, cpu: str, onednn: bool = True) -> list[str]:
         (False, {"sizes": {**SIZES, "O": 31}}),
         (False, {"sizes": {**SIZES, "N": 31}}),
         (False, {"layout": "CNHW,IOHW,NCHW"}),
+        # Whose rows have an even number of pixels: with many zeros behind them, and with few.
+        (False, {"window": [W(38, 1, 1, 1)] * 2, "sizes": {**SIZES, "H": 38, "W": 38}}),
+        (True, {"window": [W(40, 1, 1, 1)] * 2, "sizes": {**SIZES, "H": 40, "W": 40}}),
         (True, {"window": [W(5, 1, 1, 1, window_dilation=2), W(6, 1, 1, 1, window_dilation=2)]}),
         (False, {"window": [W(9), W(11)]}),  # of a window of one element
         (True, {"window": [W(5, 1, window_dilation=2), W(6, 1, window_dilation=2)]}),  # and a stride
