@@ -73,8 +73,7 @@ PACKAGES: Final = {
             {"JAX_NUMPY_RANK_PROMOTION": "raise", "FLAX_PROFILE": "1", "JAX_NUM_CPU_DEVICES": "4",
              "TRIPONT_NUM_DEVICES": "4"},
             {"tests/tensorboard_test.py": "writes logs with TensorFlow",
-             "tests/io_test.py": "reads and writes files with TensorFlow",
-             "tests/import_test.ipynb": "not a file of pytest's"},
+             "tests/io_test.py": "reads and writes files with TensorFlow"},
         ),
         Package(
             "optax", "optax==0.2.8", "https://github.com/google-deepmind/optax", "v0.2.8", ("optax",),
@@ -112,6 +111,7 @@ PACKAGES: Final = {
              "keras/src/backend/torch": "another backend", "keras/src/backend/numpy": "another backend",
              "keras/src/applications": "downloads weights", "keras/src/export/litert_torch_test.py": "needs PyTorch",
              "keras/src/export/torch_test.py": "needs PyTorch", "keras/src/utils/torch_utils_test.py": "needs PyTorch",
+             "keras/src/trainers/data_adapters/array_data_adapter_test.py": "needs PyTorch",
              "keras/src/trainers/data_adapters/grain_dataset_adapter_test.py": "needs PyTorch",
              "keras/src/trainers/data_adapters/torch_data_loader_adapter_test.py": "needs PyTorch"},
         ),

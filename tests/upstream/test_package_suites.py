@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.rivals import environments
 from tests.upstream import outcomes, package_suites, packages
 
 TESTS = """import os, signal, time, unittest
@@ -175,6 +176,32 @@ def test_the_table_of_the_docs(checkout: Path, tmp_path: Path) -> None:
     page.write_text("no marks")
     with pytest.raises(ValueError, match="no line"):
         package_suites.write_docs([(outcome, verdict)], page)
+
+
+def test_the_sources_are_those_of_the_tag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    repository = tmp_path / "repository"
+    git = ["git", "-C", str(repository), "-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run(["git", "init", "-q", str(repository)], check=True)
+    for tag in ("v1", "v2"):
+        (repository / "version").write_text(tag)
+        subprocess.run([*git, "add", "."], check=True)
+        subprocess.run([*git, "commit", "-q", "-m", tag], check=True)
+        subprocess.run([*git, "tag", tag], check=True)
+    for module in (package_suites, packages):
+        monkeypatch.setattr(module, "FOLDER", tmp_path / "suites")
+    monkeypatch.setattr(package_suites, "set_up", lambda *_: environments.Installed())
+    package = packages.Package("small", "small==1", f"file://{repository}", "v1", ("tests",))
+    (package.environment.folder / "lib/python3/site-packages/tripont-1.dist-info").mkdir(
+        parents=True
+    )
+    package.environment.record.write_text("{}")
+    for _ in range(2):  # the second one has it
+        suite = package_suites.prepare(package, None, ())
+        assert (suite.source / "version").read_text() == "v1"
+    assert suite.python == package.environment.folder / "bin" / "python"
+    monkeypatch.setattr(package_suites, "set_up", lambda *_: environments.Installed(error="no pip"))
+    with pytest.raises(RuntimeError, match="no pip"):
+        package_suites.prepare(package, None, ())
 
 
 def test_entries_are_whole() -> None:
