@@ -116,6 +116,20 @@ absl::StatusOr<xla::XlaOp> SliceDimension(Context* context, xla::XlaOp x, const 
 
 }  // namespace
 
+// `tf.constant([x], shape)` gives its one value as a vector, and the shape as a constant. The kernels
+// of CPUs and GPUs take that, the bridge's does not.
+absl::Status Fill(Context* context, tf::OpKernel& original) {
+  if (context->InputShape(1) != tf::TensorShape({1}) || IsComputed(context, 0)) {
+    original.Compute(context->op_kernel_context());
+    return absl::OkStatus();
+  }
+  tf::TensorShape shape;
+  TF_RETURN_IF_ERROR(context->ConstantInputAsShape(0, &shape));
+  const xla::XlaOp value = xla::Reshape(context->Input(1), {});
+  context->SetOutput(0, xla::Broadcast(value, shape.dim_sizes()));
+  return absl::OkStatus();
+}
+
 absl::Status Slice(Context* context, tf::OpKernel& original) {
   xla::XlaOp x = context->Input(0);
   TF_ASSIGN_OR_RETURN(const std::vector<Size> sizes, SizesOf(context, x));

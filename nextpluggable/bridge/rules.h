@@ -33,6 +33,7 @@ absl::Status StridedSliceGrad(::tensorflow::XlaOpKernelContext* context,
 
 // array_rules.cc
 absl::Status Slice(::tensorflow::XlaOpKernelContext* context, ::tensorflow::OpKernel& original);
+absl::Status Fill(::tensorflow::XlaOpKernelContext* context, ::tensorflow::OpKernel& original);
 absl::Status Roll(::tensorflow::XlaOpKernelContext* context, ::tensorflow::OpKernel& original);
 absl::Status Range(::tensorflow::XlaOpKernelContext* context, ::tensorflow::OpKernel& original);
 absl::Status Unique(::tensorflow::XlaOpKernelContext* context, ::tensorflow::OpKernel& original);

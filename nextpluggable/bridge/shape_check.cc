@@ -188,7 +188,11 @@ absl::StatusOr<std::vector<tf::PartialTensorShape>> CheckShapes(tf::XlaOpKernelC
   if (!tf::OpRegistry::Global()->LookUp(node.op(), &op).ok() || !op->shape_inference_fn) {
     return std::vector<tf::PartialTensorShape>();
   }
-  const Arguments arguments = ArgumentsOf(context);
+  Arguments arguments = ArgumentsOf(context);
+  // Kernels take a vector of one value, which the shape function refuses (array_rules.cc).
+  if (node.op() == "Fill" && arguments.shapes[1].IsIdenticalTo(tf::PartialTensorShape({1}))) {
+    arguments.shapes[1] = tf::PartialTensorShape({});
+  }
   // The shape function of SplitV ends the process for sizes of int8, and for a single one that is a scalar.
   const bool may_see_values = node.op() != "SplitV";
   std::vector<const tf::Tensor*> constants;

@@ -13,6 +13,7 @@ add = TABLE.add
 
 # Making.
 add("fill", lambda a: tf.fill([3, 5], a[0]), x(1), dtypes=NUMBERS)
+add("constant", lambda a: tf.constant([3], shape=(2, 5), dtype=a.dtype), x(1), dtypes=NUMBERS)
 add("zeros_like", tf.zeros_like, x(3, 5), dtypes=ANY)
 add("ones_like", tf.ones_like, x(3, 5), dtypes=ANY)
 add("range", lambda: tf.range(3, 18, 3))
