@@ -230,7 +230,14 @@ def _nll_loss_backward(kernel: Any, gradient: Any, x: Any, target: Any, *rest: A
 
 
 def _masked_scatter(kernel: Any, x: Any, mask: Any, source: Any) -> Any:
-    """A source that has more elements than ``x``: torch_xla makes a program of it that XLA refuses."""
+    """``x`` of the result's shape, and of the source as many elements as the result has at most.
+
+    Of a longer source torch_xla makes a program that XLA refuses, and an ``x`` that the mask broadcasts it refuses
+    itself.
+    """
+    import torch
+
+    x = x.expand(torch.broadcast_shapes(x.shape, mask.shape))
     if source.numel() > x.numel():
         source = source.reshape(-1)[: x.numel()]
     return kernel(x, mask, source)

@@ -303,6 +303,20 @@ def test_masked_scatter_of_any_source(count):
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("shape", [(4,), (3, 1), ()])
+@pytest.mark.parametrize("count", [12, 15])
+def test_masked_scatter_of_what_is_broadcast(shape, count):
+    """The mask has more elements than the tensor: those of the source count against the result's."""
+    x = torch.arange(float(torch.Size(shape).numel())).reshape(shape)
+    mask, source = torch.ones(3, 4, dtype=torch.bool), 100 + torch.arange(float(count))
+    mask[0, 1] = False
+    ours, theirs = (
+        torch.masked_scatter(x.to(d), mask.to(d), source.to(d)).cpu().tolist()
+        for d in ("xla", "cpu")
+    )
+    assert ours == theirs
+
+
 class Corrected(torch.nn.Module):
     """What has corrections for XLA's devices, on the CPU."""
 
