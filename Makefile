@@ -21,7 +21,7 @@ UNIT_TESTS := tests/cmake tests/core/compiler --ignore=tests/core/compiler/codeg
   $(addprefix --ignore=tests/core/compiler/,test_compile.py test_native.py test_worker.py xla ops/test_outside.py \
   passes/test_ragged_products.py $(addprefix passes/library/,test_attention_orders.py test_window_rows.py))
 
-.PHONY: help environment dev tests frameworks build test test-nightly test-unit test-op test-fast test-upstream test-stablehlo test-packages fuzz scan fuzz-native fuzz-c-api soak test-asan test-ubsan test-tsan test-faults test-passes conformance test-cpus test-arm64 wheel test-wheel demo demo-bridge bench lint tidy format clean
+.PHONY: help environment dev tests frameworks build test test-nightly test-unit test-op test-fast test-upstream test-stablehlo test-packages test-suite fuzz scan fuzz-native fuzz-c-api soak test-asan test-ubsan test-tsan test-faults test-passes conformance test-cpus test-arm64 wheel test-wheel demo demo-bridge bench lint tidy format clean
 
 help:
 	@sed -n '/^How long/q; s/^| `\(make [^`]*\)` | \([^|;]*\).*/\1\t\2/p' docs/development.md | expand -t 16
@@ -111,6 +111,10 @@ soak: tests
 # JAX's own tests of the installed version on xpu: those of a checkout (JAX_SOURCE), or of a clone. Hours; docs/jax-test-suite.md.
 test-upstream: frameworks
 	$(RUN) -m tests.upstream.jax_suite $(if $(JAX_SOURCE),--jax $(JAX_SOURCE)) $(ARGS)
+
+# A sample of a framework's own tests (SUITE: tensorflow, torch or keras), from a checkout (SUITE_SOURCE, or a clone of its repository).
+test-suite: frameworks
+	$(RUN) -m tests.upstream.$(or $(SUITE),tensorflow)_suite $(if $(SUITE_SOURCE),--checkout $(SUITE_SOURCE)) $(ARGS)
 
 # StableHLO's own tests, from a checkout (STABLEHLO_SOURCE, or a clone of its repository).
 test-stablehlo: tests

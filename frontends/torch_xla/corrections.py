@@ -232,12 +232,12 @@ def _nll_loss_backward(kernel: Any, gradient: Any, x: Any, target: Any, *rest: A
 def _masked_scatter(kernel: Any, x: Any, mask: Any, source: Any) -> Any:
     """``x`` of the result's shape, and of the source as many elements as the result has at most.
 
-    Of a longer source torch_xla makes a program that XLA refuses, and an ``x`` that the mask broadcasts it refuses
-    itself.
+    torch_xla makes a program of a longer source that XLA refuses, and refuses an ``x`` that the mask broadcasts.
     """
     import torch
 
-    x = x.expand(torch.broadcast_shapes(x.shape, mask.shape))
+    shape = torch.broadcast_shapes(x.shape, mask.shape)  # type: ignore[no-untyped-call]
+    x = x.expand(shape)
     if source.numel() > x.numel():
         source = source.reshape(-1)[: x.numel()]
     return kernel(x, mask, source)

@@ -92,6 +92,7 @@ def run_file(path: Path, options: argparse.Namespace, pytest_arguments: Sequence
     # Other forms of --tb parse a failing test's whole file, which CPython 3.11 cannot do while another thread, of a
     # callback that fails, parses what it logs: SystemError "AST constructor recursion depth mismatch".
     command = [sys.executable, "-m", "pytest", "-q", "-p", "xpu_under_jax_tests", "--tb=native"]
+    command += ["-p", "chosen_tests"]
     command += ["-n", str(options.n), "--max-worker-restart=50", f"--timeout={options.timeout}"]
     command += ["--timeout-method=thread", f"--junitxml={junit}", "-p", "no:cacheprovider"]
     start = time.monotonic()

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import jax._src.test_util as jtu
-import pytest
 from absl import flags
 
 #: What our device is called in the conditions of JAX's tests.
@@ -27,19 +26,6 @@ TAGS = frozenset(["xpu", "cpu"])
 def pytest_configure() -> None:
     """Flags of absl's own runner of tests have their defaults; without this they may not be read."""
     flags.FLAGS.mark_as_parsed()
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--only-tests", help="a file with the names of tests, Class.test: no others are run"
-    )
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    path = config.getoption("--only-tests")
-    if path:
-        names = set(Path(path).read_text().split())
-        items[:] = [i for i in items if ".".join(i.nodeid.split("::")[1:]) in names]
 
 
 class _Checkout(MetaPathFinder):
