@@ -11,8 +11,8 @@ both signs: equal numbers lie between, and random ones nearly never meet (:class
 whether an exponent near a whole number is that number: a power of a negative number is NaN otherwise. The sign of a NaN
 that arithmetic gives is not specified either (IEEE 754, 6.3), and decides where a sort by the total order puts that
 NaN, so it is drawn anew. So is what a complex product makes of an infinity or NaN and the zero of a real or imaginary
-factor, which a product with the other part alone does not have. Whether a number beyond its type of at most 16 bits is
-infinite is drawn too: kernels keep it in f32.
+factor, which a product with the other part alone does not have. Whether a weight that is not finite meets the padding
+of a convolution is drawn, and whether a number beyond its type of at most 16 bits is infinite: kernels keep it in f32.
 
 The steps of a reduction are moved by what another order of n terms loses as a rule, which grows with the root of n, and
 a sum of array elements by no more than any order can lose: n roundings of the sum of their sizes. Floats of at most 16
@@ -133,6 +133,8 @@ class _Perturbation(_Budget):
             return [self._drawn(instruction, operands, results[0])]
         if instruction.opcode == "power" and results[0].dtype.kind != "c":
             results = [self._of_whole_exponents(instruction, operands, results[0])]
+        if instruction.opcode == "convolution" and _is_inexact(operands[1]):
+            results = [self._without_padding(instruction, operands, results[0])]
         ulps = self.amplitudes.get(instruction)
         if ulps is None:
             return results
@@ -167,6 +169,27 @@ class _Perturbation(_Budget):
             )
         return np.where(free & self._coins(result.shape), of_whole, result)
 
+    def _without_padding(
+        self, instruction: Instruction, operands: Sequence[Array], result: Array
+    ) -> Array:
+        """A convolution where weights that are not finite may meet padding without a product of the two."""
+        values, weights = operands
+        finite = np.isfinite(_widened(weights))
+        if finite.all():
+            return result
+        with evaluate.observed(None), np.errstate(all="ignore"):
+            of_finite, of_others = (
+                evaluate.evaluate_instruction(instruction, [x.astype(x.dtype), w.astype(w.dtype)])[
+                    0
+                ]
+                for x, w in (
+                    (values, np.where(finite, weights, weights.dtype.type(0))),
+                    (np.ones_like(values), (~finite).astype(weights.dtype)),
+                )
+            )
+        free = of_others == 0
+        return np.where(free & self._coins(result.shape), of_finite, result).astype(result.dtype)
+
     def _coins(self, shape: tuple[int, ...]) -> Array:
         """Truth values: in a third of the cases all true, in a third all false. Code treats the elements of an array
         alike as a rule, which coins that are thrown one by one would hardly ever do.
@@ -183,14 +206,16 @@ class _Perturbation(_Budget):
         size: Array = np.abs(result)
         eps = float(ml_dtypes.finfo(dtype.component.numpy).eps)
         unit = ulps * eps
-        if instruction.opcode in ("dot", "convolution") and dtype.is_float and dtype.bits <= 16:
-            # Summed in f32 and rounded once.
-            size = size + _sum_of_sizes(instruction, operands, result) * (
-                ulps * _EPS_OF_WIDER_SUMS / eps
-            )
-            unit = eps
-        elif OPS[instruction.opcode].error == SUMMED:
-            size = np.maximum(size, _sum_of_sizes(instruction, operands, result))
+        if OPS[instruction.opcode].error == SUMMED:
+            # Infinite terms, that a convolution has left out, move nothing.
+            sizes = _sum_of_sizes(instruction, operands, result)
+            sizes = np.where(np.isfinite(sizes), sizes, 0)
+            if instruction.opcode in ("dot", "convolution") and dtype.is_float and dtype.bits <= 16:
+                # Summed in f32 and rounded once.
+                size = size + sizes * (ulps * _EPS_OF_WIDER_SUMS / eps)
+                unit = eps
+            else:
+                size = np.maximum(size, sizes)
         # A step of a sum: in another order its terms meet others, and what is exact here is rounded.
         is_step = instruction.opcode == "add" and instruction in self.steps
         if is_step:

@@ -311,3 +311,25 @@ def test_an_infinity_times_a_part_that_is_zero_is_free(factor: complex, is_free:
     wrong = expected.results[0].copy()
     wrong[1] += np.float32(1e-3)
     assert expected.differences([wrong])
+
+
+PADDED = """func.func @main(%x: tensor<1x2x1xf32>, %w: tensor<3x1x1xf32>) -> tensor<1x2x1xf32> {
+  %y = stablehlo.convolution(%x, %w) dim_numbers = [b, 0, f]x[0, i, o]->[b, 0, f],
+    window = {pad = [[1, 1]]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+    : (tensor<1x2x1xf32>, tensor<3x1x1xf32>) -> tensor<1x2x1xf32>
+  return %y : tensor<1x2x1xf32>
+}"""
+
+
+def test_a_weight_that_is_not_finite_may_pass_by_the_padding() -> None:
+    """Libraries leave padding out; the specification multiplies it by the weights."""
+    x = np.array([2, 3], np.float32).reshape(1, 2, 1)
+    w = np.array([np.inf, 5, 7], np.float32).reshape(3, 1, 1)
+    expected = Expectation(read_program(PADDED.encode(), "mlir"), [x, w])
+    assert np.isnan(expected.results[0][0, 0, 0])
+    left_out = expected.results[0].copy()
+    left_out[0, 0, 0] = 2 * 5 + 3 * 7
+    assert not expected.differences([left_out])
+    # The second result has an infinite term.
+    left_out[0, 1, 0] = 3 * 5
+    assert expected.differences([left_out])
