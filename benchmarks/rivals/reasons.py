@@ -15,7 +15,6 @@ _LIMIT = (
 _DISPATCH = "a few microseconds are JAX's dispatch, which torch's and NumPy's calls do not have"
 
 REASONS: Final[dict[str, str]] = {
-    "cholesky_1000_gradient": "the factor and the triangular solves are OpenBLAS's; the best rival calls oneMKL",
     "cholesky_1000": "a quarter of the time is OpenBLAS's triangular solves beside the diagonal; the best rival calls "
     "oneMKL",
     "depthwise_convolution": "a single call of jaxlib 0.4.31 took 508 us; the shortest of each other turn of its took "
@@ -53,7 +52,7 @@ _PADDED = (
 )
 _HUGE = "the last page of 2 MB of an array is held whole where less than 256 KB of it are left over"
 _PACKED = (
-    "an operand is packed for the processor's products; on a Zen 3 units of work copy the parts "
+    "an operand is packed for the processor's products; on a Zen 3 or 4 units of work copy the parts "
     "that they use"
 )
 MEMORY_REASONS: Final[dict[str, str]] = {
