@@ -78,7 +78,10 @@ constexpr Setting kSettings[] = {
          {"cache_dir", "TRIPONT_CACHE_DIR",
           "folder of the compiled programs (default: $XDG_CACHE_HOME/tripont or ~/.cache/tripont)"},
      .text = &Options::cache_dir},
-    {.info = {"cache_size", "TRIPONT_CACHE_SIZE", "bytes that folder may hold (default 2 GiB)"},
+    {.info =
+         {"cache_size", "TRIPONT_CACHE_SIZE",
+          "bytes that programs in that folder may take (default 2 GiB); machine code of functions "
+          "a sixteenth of it"},
      .number = &Options::cache_size},
     {.info = {"cache_shared", "TRIPONT_CACHE_SHARED",
               "trust a cache folder that others may write to, with code that runs as you: 0 or 1 "

@@ -91,7 +91,7 @@ class CholeskyGradient final : public BatchCall {
     n_ = arguments.Dimension(0, 0);
     const Expected matrix = Array<T>({n_, n_});
     TRIPONT_RETURN_IF_ERROR(arguments.Check({matrix, matrix}, {matrix}));
-    SetWork(n_, 1.0 * n_ * n_ * n_ * (symmetric_ ? 0.5 : 1.0),
+    SetWork(n_, 1.0 * n_ * n_ * n_ * (symmetric_ ? 2.0 : 5.0) / 3,
             symmetric_ ? 0 : BytesOf<T>(CholeskyRowsSize(n_)));
     SharesOut();
     return OkStatus();

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/runtime/library/few_vectors.h"
+#include "core/runtime/library/lapack_call.h"
 #include "core/runtime/library/tile_product.h"
 #include "core/runtime/parallel.h"
 
@@ -436,6 +437,21 @@ void SolveVectors(const Routines<T>& lapack, const VectorSystem<T>& a, Int sides
   }
 }
 
+// Whether zeros on the right side of a system are zeros of its solution too: the triangle is finite, and has an inverse.
+template <typename T>
+bool KeepsZeros(const TriangularSystem& system, const T* a, Int lda) {
+  const Int order = system.order();
+  bool keeps = true;
+  for (Int column = 0; column < order; ++column) {
+    const T* from = a + int64_t{column} * lda;
+    const bool is_upper = system.uplo == 'U';
+    for (Int row = is_upper ? 0 : column + 1; row < (is_upper ? column : order); ++row)
+      keeps &= IsFinite(from[row]);
+    if (system.diagonal != 'U') keeps &= IsFinite(from[column]) && from[column] != T(0);
+  }
+  return keeps;
+}
+
 }  // namespace
 
 template <typename T>
@@ -473,8 +489,9 @@ void SolveTriangular(const Routines<T>& lapack, const TriangularSystem& system, 
   const Int slice = (sides / (kSlices * kSlice) + 1) * kSlice;
   // Lines [begin, end) of a triangular b are zero before `begin` or from `end` on.
   const bool is_lower = (system.uplo == 'L') == (system.transpose == 'N');
-  const bool zeros_first = system.has_triangular_b && is_lower == left;
-  const bool zeros_last = system.has_triangular_b && is_lower != left;
+  const bool skips = system.has_triangular_b && KeepsZeros(system, a, lda);
+  const bool zeros_first = skips && is_lower == left;
+  const bool zeros_last = skips && is_lower != left;
   ForEachPiece(sides, slice, int64_t{slice} * order * order / 2, [&](Int begin, Int end) {
     TriangularSystem part = system;
     const Int first = zeros_first ? begin : 0;

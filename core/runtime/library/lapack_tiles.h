@@ -51,7 +51,7 @@ struct TriangularSystem {
   char diagonal;   // 'U': taken as ones
   Int m;           // b is [m,n]
   Int n;
-  // b is square, and zero where op(a) is, so that x is too; zeros are not computed.
+  // b is square, and zero where op(a) is, so that x is too: zeros are not computed, unless a is singular or not finite.
   bool has_triangular_b = false;
   // The order of a.
   Int order() const { return side == 'L' ? m : n; }

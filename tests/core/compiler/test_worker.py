@@ -16,9 +16,15 @@ from tripont.core.schema import messages
 INFER = messages.PartitioningQuestion.INFER
 
 
+#: No machine code is kept.
+NOWHERE = messages.CodeFolder(b"", 0, False)
+
+
 def request(program: bytes, options: dict[str, str]) -> bytearray:
     partitioners = (messages.PartitionerName("a partitioner", True),)
-    fields = worker.CODEC.write(messages.Request("mlir", program, b"proto", options, partitioners))
+    fields = worker.CODEC.write(
+        messages.Request("mlir", program, b"proto", options, partitioners, NOWHERE)
+    )
     return bytearray(fields)
 
 

@@ -15,7 +15,7 @@ topk               topk                     nothing
 fft                fft                      nearly all on CPUs (:mod:`.fft`)
 cholesky           cholesky                 nothing
 triangular-solve   triangular-solve         nothing
-add                cholesky-gradient        all others (:mod:`.cholesky_gradient`)
+add, and others    cholesky-gradient        all but Cholesky's gradients (:mod:`.cholesky_gradient`)
 =================  =======================  ===================================================================
 
 Products that are generated with packing pass through the same rules, as calls of gemm, and are replaced at the end.

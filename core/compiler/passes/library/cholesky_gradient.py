@@ -45,7 +45,7 @@ def fuse_cholesky_gradients(computation: Computation, target: Target) -> Computa
 def _call(i: Instruction, factor: Instruction, given: Instruction, target: Target) -> Instruction:
     symmetric = int(i.opcode == "add")
     library = target.costs.library
-    flops = math.prod(i.dims) * i.dims[-1] * (0.5 if symmetric else 1.0)
+    flops = math.prod(i.dims) * i.dims[-1] * (2 / 3 if symmetric else 5 / 3)
     config = {"symmetric": symmetric, "cost_ns": library.call + flops / library.matrix_flops}
     attributes = {"name": "cholesky-gradient", "config": config}
     return i.derive("library-call", (factor, given), attributes)

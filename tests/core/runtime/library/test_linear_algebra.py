@@ -137,6 +137,26 @@ def test_triangular_right_sides(device, dtype, transpose):
             assert (got == triangle(got)).all()
 
 
+@pytest.mark.parametrize("bad", [0.0, np.nan, np.inf])
+@pytest.mark.parametrize("n", [96, 97, 200])
+def test_triangular_right_sides_of_matrices_without_an_inverse(device, n, bad):
+    """What solves the system as a whole gives, whatever the size: 0 over 0 is no 0."""
+    base = np.tril(matrices(n, np.float32)[0]) / n + 2 * np.eye(n, dtype=np.float32)
+    for left, place in itertools.product((0, 1), [(n // 2, n // 2), (n - 1, 3)]):
+        if bad == 0 and place[0] != place[1]:
+            continue
+        a = base.copy()
+        a[place] = bad
+        b = np.eye(n, dtype=np.float32)
+        config = {"left_side": left, "lower": 1, "unit_diagonal": 0, "transpose_a": "NO_TRANSPOSE"}
+        (want,) = run(device, "triangular-solve", [a, b], [shape_of(b)], config)
+        (got,) = run(
+            device, "triangular-solve", [a, b], [shape_of(b)], config | {"triangular_b": 1}
+        )
+        np.testing.assert_array_equal(got, want)
+        assert not np.isfinite(got).all()
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("symmetric", [0, 1])
 def test_cholesky_gradient(device, dtype, symmetric):
