@@ -230,16 +230,30 @@ def _nll_loss_backward(kernel: Any, gradient: Any, x: Any, target: Any, *rest: A
 
 
 def _masked_scatter(kernel: Any, x: Any, mask: Any, source: Any) -> Any:
-    """``x`` of the result's shape, and of the source as many elements as the result has at most.
+    """``x`` and the mask of the result's shape, and of the source as many elements as the result has at most.
 
-    torch_xla makes a program of a longer source that XLA refuses, and refuses an ``x`` that the mask broadcasts.
+    torch_xla makes a program of a longer source that XLA refuses, and refuses an ``x`` and a mask that are broadcast.
     """
     import torch
 
     shape = torch.broadcast_shapes(x.shape, mask.shape)  # type: ignore[no-untyped-call]
-    x = x.expand(shape)
+    x, mask = x.expand(shape), mask.expand(shape)
     if source.numel() > x.numel():
         source = source.reshape(-1)[: x.numel()]
+    return kernel(x, mask, source)
+
+
+def _masked_scatter_in_place(kernel: Any, x: Any, mask: Any, source: Any) -> Any:
+    """``masked_scatter_``, which keeps the shape of ``x``: torch_xla gives it that of a larger mask."""
+    import torch
+
+    if x.device.type == "xla":
+        shape = torch.broadcast_shapes(x.shape, mask.shape)  # type: ignore[no-untyped-call]
+        if shape != x.shape:
+            raise RuntimeError(
+                f"masked_scatter_ of a tensor of shape {tuple(x.shape)} takes a mask that broadcasts to this "
+                f"shape, but the mask's shape is {tuple(mask.shape)}."
+            )
     return kernel(x, mask, source)
 
 
@@ -444,5 +458,8 @@ _BESIDE: Final[dict[str, dict[str, Callable[..., Any]]]] = {
     },
     # The gradients of a maximum of all elements divide by a sum along no dimensions, which is another number there.
     "AutogradXLA": {**_EXTREMES, **complex_numbers.WITH_GRADIENTS, **decomposed.BESIDE},
-    "Functionalize": {"_pack_padded_sequence.default": _pack_padded_sequence},
+    "Functionalize": {
+        "_pack_padded_sequence.default": _pack_padded_sequence,
+        "masked_scatter_.default": _masked_scatter_in_place,
+    },
 }

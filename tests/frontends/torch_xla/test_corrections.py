@@ -317,6 +317,19 @@ def test_masked_scatter_of_what_is_broadcast(shape, count):
     assert ours == theirs
 
 
+@pytest.mark.parametrize("shape", [(4,), (3, 1), (1, 1), ()])
+def test_masked_scatter_of_a_mask_that_is_broadcast(shape):
+    x, source = torch.arange(12.0).reshape(3, 4), 100 + torch.arange(12.0)
+    mask = torch.arange(torch.Size(shape).numel()).reshape(shape) % 2 == 0
+    found = []
+    for d in ("xla", "cpu"):
+        y = x.clone().to(d)
+        result = y.masked_scatter_(mask.to(d), source.to(d))
+        assert result is y
+        found.append((y.cpu().tolist(), x.to(d).masked_scatter(mask.to(d), source.to(d)).tolist()))
+    assert found[0] == found[1]
+
+
 class Corrected(torch.nn.Module):
     """What has corrections for XLA's devices, on the CPU."""
 
@@ -368,6 +381,11 @@ BAD_CALLS = {
     ),
     "lengths that are not in order": lambda device: rnn.pack_padded_sequence(
         torch.ones(4, 3, 2, device=device), torch.tensor([2, 4, 1])
+    ),
+    "a mask that is larger than what it writes to": lambda device: torch.zeros(
+        3, 1, device=device
+    ).masked_scatter_(
+        torch.ones(3, 4, device=device, dtype=torch.bool), torch.ones(12, device=device)
     ),
     "two targets of one sample": lambda device: F.nll_loss(
         torch.ones(3, device=device), torch.tensor([1, 2], device=device)
