@@ -14,6 +14,12 @@ from types import ModuleType
 
 import pytest
 
+#: Endings of modules of TensorFlow's that are there in some builds of its tests: a package without them has none, and
+#: where they can be imported all of a test is compiled by XLA.
+SWITCHES = tuple(
+    f".is_{of}_test_{is_so}" for of in ("xla", "mlir_bridge") for is_so in ("true", "false")
+)
+
 
 class File(pytest.Module):
     def _getobj(self) -> ModuleType:
@@ -49,7 +55,7 @@ class Finder:
         self._package, self._folder = package, folder
 
     def find_spec(self, fullname: str, *_: object) -> ModuleSpec | None:
-        if not fullname.startswith(f"{self._package}."):
+        if not fullname.startswith(f"{self._package}.") or fullname.endswith(SWITCHES):
             return None
         path = self._folder.joinpath(*fullname.split("."))
         if path.with_suffix(".py").exists():

@@ -23,17 +23,18 @@ import signal
 import subprocess
 import sys
 import time
-import tomllib
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
 from pathlib import Path
 
+from .clones import clone
 from .outcomes import (
     Known,
     Outcome,
     Verdict,
     compare,
     read_known,
+    read_left_out,
     read_results,
     reasons,
     replace_results,
@@ -57,12 +58,7 @@ def checkout(folder: Path, repository: str = REPOSITORY) -> Path:
     """JAX's sources of the installed version, cloned into ``folder`` unless they are there."""
     import jax
 
-    path = folder / f"jax-{jax.__version__}"
-    if not path.exists():
-        command = ["git", "clone", "--quiet", "--depth", "1"]
-        command += ["--branch", f"jax-v{jax.__version__}", repository, str(path)]
-        subprocess.run(command, check=True)
-    return path
+    return clone(repository, f"jax-v{jax.__version__}", folder / f"jax-{jax.__version__}")
 
 
 def run_file(path: Path, options: argparse.Namespace, pytest_arguments: Sequence[str]) -> Outcome:
@@ -136,7 +132,7 @@ def write_docs(
     prose, mark, made = DOCS.read_text().partition(MARK)
     tables = dict(re.findall(r"^## (.+)\n\n((?:\|.*\n)+)", made, re.MULTILINE))
     tables[HEADINGS[x64]] = table(results)
-    left_out = [f"* {name}: {why}." for name, why in tomllib.loads(LEFT_OUT.read_text()).items()]
+    left_out = [f"* {name}: {why}." for name, why in read_left_out(LEFT_OUT).items()]
     parts = [f"## {name}\n\n{tables[name]}" for name in HEADINGS.values() if name in tables]
     parts += ["## Known failures", reasons(known), "## Not run\n", "\n".join(left_out)]
     DOCS.write_text(prose + mark + "\n" + "\n".join(parts) + "\n")
@@ -173,7 +169,7 @@ def main(arguments: Sequence[str]) -> int:
         paths = [p for p in paths if not options.files or p.stem in options.files]
     else:
         options.jax = (options.jax or checkout(options.results)).resolve()
-        left_out = tomllib.loads(LEFT_OUT.read_text())
+        left_out = read_left_out(LEFT_OUT)
         names = [n.removesuffix(".py") for n in options.files]
         paths = [options.jax / "tests" / f"{name}.py" for name in names] or [
             p
@@ -190,7 +186,8 @@ def main(arguments: Sequence[str]) -> int:
         show(outcome, verdict)
     if options.docs:
         write_docs(results, known, options.x64)
-    return 0 if all(verdict.good and not outcome.problem for outcome, verdict in results) else 1
+    good = [verdict.good and not outcome.problem for outcome, verdict in results]
+    return 0 if good and all(good) else 1
 
 
 if __name__ == "__main__":

@@ -19,8 +19,11 @@ KINDS = {
     "stricter": "compares with values that C99 or NumPy do not have, or with those of one library",
     "layout": "needs arrays that lie in tiles in memory",
     "missing": "not done yet",
-    "package": "fails on JAX's own CPU device as well",
+    "package": "fails on the own CPU device of JAX, or of the framework, as well",
 }
+
+#: pytest's exit status when tests passed, when some failed, and when there were none.
+RAN = (0, 1, 5)
 
 #: What docs say of a failure, by :attr:`Known.x64`.
 TYPES = {None: "", False: " (32-bit types only)", True: " (64-bit types only)"}
@@ -73,12 +76,17 @@ class Verdict:
         return not self.new and not self.mended
 
     def take_theirs(self, there: Outcome) -> None:
-        """Count new failures that fail in ``there`` too, the framework's own device, as the framework's."""
-        # A test whose process ended has its name alone, without the class.
-        failed = {name.rsplit(".", 1)[-1] for name in there.failed}
-        for name in [n for n in self.new if n.rsplit(".", 1)[-1] in failed]:
+        """Count new failures that fail in ``there`` too, the framework's own device, under ``package``."""
+        for name in [n for n in self.new if any(_is_same(n, other) for other in there.failed)]:
             del self.new[name]
-            self.kinds["theirs"] += 1
+            self.kinds["package"] += 1
+
+
+def _is_same(one: str, other: str) -> bool:
+    """Whether two names are those of one test; one whose process ended has ``py.`` before it instead of its class."""
+    if one.startswith("py.") or other.startswith("py."):
+        return one.partition(".")[2] == other.partition(".")[2]
+    return one == other
 
 
 def read_known(path: Path = KNOWN_FAILURES) -> list[Known]:
@@ -95,11 +103,21 @@ def read_known(path: Path = KNOWN_FAILURES) -> list[Known]:
     return known
 
 
+def read_left_out(path: Path) -> dict[str, str]:
+    """Files of tests that are not run, and why: the table ``left_out`` of a TOML file."""
+    return {str(k): str(v) for k, v in tomllib.loads(path.read_text()).get("left_out", {}).items()}
+
+
 def read_results(path: Path) -> Outcome:
-    """The results in pytest's JUnit file of one file of tests."""
+    """The results in pytest's JUnit file of one file of tests.
+
+    A test has the last part of its class's name before its own, or that of its file without a class; a file that cannot
+    be imported counts as a test of its name.
+    """
     outcome = Outcome(path.stem)
     for case in ElementTree.parse(path).iter("testcase"):
-        name = f"{case.get('classname', '').rsplit('.', 1)[-1]}.{case.get('name', '')}"
+        of_class = case.get("classname", "").rsplit(".", 1)[-1]
+        name = f"{of_class}.{case.get('name', '')}".removeprefix(".")
         bad = case.find("failure")
         bad = case.find("error") if bad is None else bad
         if bad is not None:

@@ -2,8 +2,8 @@
 
 Each file is a pytest of its own, or some files are together, where importing the framework takes long; a worker that
 dies is replaced. What fails runs again on the framework's own CPU device: what fails on that too is the test's, or the
-framework's (``theirs`` in the tables). Any other failure must be in the suite's list of known failures with its reason,
-and a test that is in the list must not pass.
+framework's (``package`` in the tables). Any other failure must be in the suite's list of known failures with its
+reason, and a test that is in the list must not pass.
 """
 
 from __future__ import annotations
@@ -13,15 +13,26 @@ import os
 import subprocess
 import sys
 import time
-import tomllib
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from .chosen_tests import order
-from .jax_suite import HERE, ROOT, show, stop
-from .outcomes import Known, Outcome, Verdict, compare, read_known, read_results, table
+from .clones import clone
+from .jax_suite import HERE, ROOT, stop
+from .outcomes import (
+    RAN,
+    Known,
+    Outcome,
+    Verdict,
+    compare,
+    read_known,
+    read_left_out,
+    read_results,
+    show,
+    table,
+)
 
 #: What every suite's pytest loads besides its own plugin.
 PLUGINS = ("chosen_tests", "checkout_files")
@@ -52,14 +63,10 @@ class Suite:
 
     def checkout(self, folder: Path) -> Path:
         """The sources of the installed version, cloned into ``folder`` unless they are there."""
-        path = folder / f"{self.name}-{self.version()}"
-        if not path.exists():
-            clone = ["git", "clone", "--quiet", "--depth", "1", "--filter=blob:none", "--sparse"]
-            clone += ["--branch", f"v{self.version()}", self.repository, str(path)]
-            subprocess.run(clone, check=True)
-            sparse = ["git", "-C", str(path), "sparse-checkout", "set", *self.folders]
-            subprocess.run(sparse, check=True)
-        return path
+        version = self.version()
+        return clone(
+            self.repository, f"v{version}", folder / f"{self.name}-{version}", self.folders
+        )
 
     def files(self, checkout: Path, words: Sequence[str], seed: str) -> list[str]:
         """The files with one of ``words`` in their names, or all, in an order that ``seed`` decides."""
@@ -73,11 +80,6 @@ class Suite:
         return order((n for n in chosen if n not in left_out or n in words), seed)
 
 
-def read_left_out(path: Path) -> dict[str, str]:
-    """Files that are not run, and why."""
-    return {str(k): str(v) for k, v in tomllib.loads(path.read_text()).get("left_out", {}).items()}
-
-
 def result_file(options: argparse.Namespace, name: str, device: str) -> Path:
     ending = "" if device == "xpu" else f".on_{device}"
     folder: Path = options.results
@@ -85,24 +87,41 @@ def result_file(options: argparse.Namespace, name: str, device: str) -> Path:
 
 
 def read_outcome(path: Path, name: str) -> Outcome:
+    root = ElementTree.parse(path).getroot()
     outcome = read_results(path)
     outcome.file = name
-    outcome.seconds = sum(
-        float(case.get("time", 0)) for case in ElementTree.parse(path).iter("testcase")
-    )
+    outcome.seconds = sum(float(case.get("time", 0)) for case in root.iter("testcase"))
+    outcome.problem = root.get("problem", "")
     return outcome
 
 
-def split_results(junit: Path, names: Sequence[str], parts: Sequence[Path]) -> None:
-    """Write what the JUnit file ``junit`` has of each file of tests in ``names`` to its own file in ``parts``."""
+def split_results(
+    junit: Path, names: Sequence[str], parts: Sequence[Path], problem: str = ""
+) -> None:
+    """Write what the JUnit file ``junit`` has of each file of tests in ``names`` to its own file in ``parts``.
+
+    Each part has ``problem``, and that it has no tests or that there are results of no file in ``names``. A ``junit``
+    that does not exist has no tests.
+    """
     suites = [ElementTree.Element("testsuite") for _ in names]
     owners = [name.replace("/", ".") for name in names]
-    for case in ElementTree.parse(junit).iter("testcase"):
-        place = f"{case.get('classname', '')}.{case.get('name', '')}"
-        for suite, owner in zip(suites, owners, strict=True):
-            if place.startswith(owner):
-                suite.append(case)
+    lost: list[str] = []
+    for case in ElementTree.parse(junit).iter("testcase") if junit.exists() else ():
+        # A file that cannot be imported is a test of its name, of no class.
+        place = f"{case.get('classname', '')}.{case.get('name', '')}".lstrip(".")
+        of = [
+            suite
+            for suite, o in zip(suites, owners, strict=True)
+            if f"{place}.".startswith(f"{o}.")
+        ]
+        if of:
+            of[0].append(case)
+        else:
+            lost.append(place)
+    unowned = f"results of none of its files: {', '.join(lost)[:200]}" if lost else ""
     for suite, part in zip(suites, parts, strict=True):
+        without = "" if len(suite) else f"no tests: see {parts[0].with_suffix('.log').name}"
+        suite.set("problem", "; ".join(filter(None, [problem, without, unowned])))
         ElementTree.ElementTree(suite).write(part)
 
 
@@ -154,14 +173,11 @@ def run_files(
         except subprocess.TimeoutExpired:
             problem = f"took more than {limit} s"
             stop(process)
-    if not junit.exists():
-        return [Outcome(name, problem=problem or f"no results: see {log.name}") for name in names]
-    split_results(junit, names, parts)
-    junit.unlink()
-    outcomes = [read_outcome(part, name) for part, name in zip(parts, names, strict=True)]
-    for outcome in outcomes:
-        outcome.problem = problem
-    return outcomes
+    if not problem and process.returncode not in RAN:
+        problem = f"pytest ended with status {process.returncode}"
+    split_results(junit, names, parts, problem)
+    junit.unlink(missing_ok=True)
+    return [read_outcome(part, name) for part, name in zip(parts, names, strict=True)]
 
 
 def judge(
@@ -218,6 +234,9 @@ def main(suite: Suite, arguments: Sequence[str]) -> int:
     names = suite.files(options.checkout, options.files, options.seed)
     if options.report:
         names = [name for name in names if result_file(options, name, "xpu").exists()]
+    if not names:
+        print(f"no files of tests in {(options.report and options.results) or options.checkout}")
+        return 1
     for first in range(0, len(names), options.together):
         group = names[first : first + options.together]
         if options.minutes is not None and time.monotonic() - start > 60 * options.minutes:

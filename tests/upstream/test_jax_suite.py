@@ -159,6 +159,10 @@ def test_the_checkout_is_that_of_the_installed_version(tmp_path: Path) -> None:
     assert jax_suite.checkout(tmp_path, "nowhere") == path  # it is there
 
 
+def test_no_results_fail(tmp_path: Path) -> None:
+    assert jax_suite.main(["--report", "--results", str(tmp_path)]) == 1
+
+
 def test_known_failures() -> None:
     outcome = Outcome("a_test", passed={"C.one"}, failed={"C.two_x": "why", "C.three": "who knows"})
     known = [

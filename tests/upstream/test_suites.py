@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.upstream import chosen_tests, outcomes, suites
+from tests.upstream.checkout_files import Finder
 from tests.upstream.jax_suite import HERE
 from tests.upstream.outcomes import Known, Outcome
 
@@ -109,7 +111,7 @@ def test_a_run(suite: suites.Suite, capsys: pytest.CaptureFixture[str]) -> None:
     new = set(re.findall(r"NEW .*?(test_\w+):", said))
     assert new == {"test_fails", "test_ends_its_process", "test_hangs"}, said
     assert "listed, but it passes: SmallTest.test_listed*" in said
-    assert "| small/some_test | 2 | 1 | 6 | 1 missing, 2 theirs, 3 unknown |" in said
+    assert "| small/some_test | 2 | 1 | 6 | 1 missing, 2 package, 3 unknown |" in said
     assert "| small/other_test | 9 | 0 | 0 |  |" in said
     assert "left_out" not in said
     assert _main(suite, "--report", "--table") == 1  # runs nothing, and says the same
@@ -137,32 +139,121 @@ def test_the_order_follows_from_the_seed(suite: suites.Suite) -> None:
     assert suite.files(checkout, ["small/left_out_test"], "0") == ["small/left_out_test"]
 
 
-def test_failures_of_the_framework_are_counted_as_theirs() -> None:
+def test_failures_of_the_framework_are_counted_as_its_own() -> None:
     known = [Known("of/*_test", ("A.test_b",), "missing", "a reason")]
-    here = Outcome("of/some_test", failed={"A.test_a": "", "A.test_b": "", "A.test_c": ""})
+    names = ["A.test_a", "A.test_b", "A.test_c", "B.test_a", "f.test_f[0.5]", "py.test_g[1.5]"]
+    here = Outcome("of/some_test", failed=dict.fromkeys(names, ""))
     verdict = outcomes.compare(here, known, x64=False)
-    verdict.take_theirs(Outcome("of/some_test", failed={"A.test_a": "other words"}))
-    assert verdict.new == {"A.test_c": ""}
-    assert verdict.kinds == {"missing": 1, "theirs": 1}
+    theirs = ["A.test_a", "f.test_f[1.5]", "A.test_g[1.5]", "py.test_c"]
+    verdict.take_theirs(Outcome("of/some_test", failed=dict.fromkeys(theirs, "other words")))
+    assert set(verdict.new) == {"B.test_a", "f.test_f[0.5]"}
+    assert verdict.kinds == {"missing": 1, "package": 3}
+
+
+def test_tests_have_the_names_that_results_have(tmp_path: Path) -> None:
+    """Those that run again are chosen by the names in the results of the first run."""
+    tests = {
+        "small/some_test.py::A::test_a": ("small.some_test.A", "test_a"),
+        "small/some_test.py::A::B::test_a[0.5]": ("small.some_test.A.B", "test_a[0.5]"),
+        "small/some_test.py::test_f[a::b.c]": ("small.some_test", "test_f[a::b.c]"),
+    }
+    cases = "".join(f'<testcase classname="{c}" name="{n}"/>' for c, n in tests.values())
+    (tmp_path / "junit.xml").write_text(f"<testsuite>{cases}</testsuite>")
+    passed = outcomes.read_results(tmp_path / "junit.xml").passed
+    assert passed == {chosen_tests.name_of(test) for test in tests}
+    assert passed == {"A.test_a", "B.test_a[0.5]", "some_test.test_f[a::b.c]"}
+
+
+def test_results_of_each_file(tmp_path: Path) -> None:
+    junit, names = tmp_path / "junit.xml", ["of/a_test", "of/a_test_b", "of/c"]
+    parts = [tmp_path / f"{n}.xml" for n in range(3)]
+    junit.write_text(
+        '<testsuite><testcase classname="of.a_test.C" name="test_d"/>'
+        '<testcase classname="of.a_test_b.C" name="test_e"/>'
+        '<testcase classname="" name="of.a_test"><error message="collection failure"/></testcase>'
+        '<testcase classname="" name="of.nobody"/></testsuite>'
+    )
+    suites.split_results(junit, names, parts, "said before")
+    one, two, three = (suites.read_outcome(part, "of") for part in parts)
+    assert one.passed == {"C.test_d"}
+    assert one.failed == {"of.a_test": "collection failure"}
+    assert two.passed == {"C.test_e"}
+    assert two.problem == "said before; results of none of its files: of.nobody"
+    assert "no tests" in three.problem
+    suites.split_results(tmp_path / "none.xml", names, parts)
+    assert [suites.read_outcome(part, "of").problem for part in parts] == [
+        "no tests: see 0.log"
+    ] * 3
+
+
+def test_no_files_fail(suite: suites.Suite, capsys: pytest.CaptureFixture[str]) -> None:
+    assert _main(suite, "no_such_name") == 1
+    assert _main(suite, "--report") == 1
+    assert capsys.readouterr().out.count("no files of tests in ") == 2
+
+
+@pytest.mark.slow
+def test_files_without_results_fail(
+    suite: suites.Suite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = suite.known.parent / "checkout" / "small"
+    (folder / "import_test.py").write_text("import no_such_module_anywhere")
+    (suite.known.parent / "small_plugin.py").write_text(
+        PLUGIN + "def pytest_sessionfinish(session): session.exitstatus = 3\n"
+    )
+    assert _main(suite, "--together", "2", "import", "other_test") == 1
+    said = capsys.readouterr().out
+    assert "small/import_test: 0 passed, 0 skipped, 1 failed (1 known)" in said  # and on the CPU
+    assert "small/other_test: 9 passed" in said
+    assert said.count("pytest ended with status 3") == 2
+    (folder / "ends_test.py").write_text("import os; os._exit(0)")
+    assert _main(suite, "--together", "2", "ends", "other_test") == 1
+    assert capsys.readouterr().out.count("no tests: see ") == 2
+    assert _main(suite, "--report", "ends", "other_test") == 1
+    assert capsys.readouterr().out.count("no tests: see ") == 2
+
+
+def test_switches_of_tensorflow_are_not_found(tmp_path: Path) -> None:
+    """A full checkout has them, and with the first all graphs are compiled whole."""
+    (tmp_path / "small").mkdir()
+    finder = Finder("small", tmp_path)
+    for name in ("is_xla_test_true", "is_mlir_bridge_test_false", "is_other"):
+        (tmp_path / "small" / f"{name}.py").write_text("")
+        assert (finder.find_spec(f"small.{name}") is None) == (name != "is_other")
 
 
 def test_lists_have_reasons() -> None:
     for path in HERE.glob("known_failures_of_*.toml"):
         if "processes" not in path.name:
             outcomes.read_known(path)
-            assert all(suites.read_left_out(path).values())
+            assert all(outcomes.read_left_out(path).values())
 
 
 def test_a_tag_of_the_installed_version_is_cloned(
     suite: suites.Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commands: list[list[str]] = []
-    monkeypatch.setattr("subprocess.run", lambda command, check: commands.append(command))
+    fails: list[str] = ["sparse-checkout"]
+
+    def run(command: list[str], check: bool) -> None:
+        commands.append(command)
+        if command[1] == "clone":
+            Path(command[-1]).mkdir()
+        if fails and fails[0] in command:
+            raise subprocess.CalledProcessError(1, command)
+
+    monkeypatch.setattr("subprocess.run", run)
     there = dataclasses.replace(suite, repository="https://a/b", version=lambda: "2.3")
+    with pytest.raises(subprocess.CalledProcessError):
+        there.checkout(tmp_path)
+    assert not (tmp_path / "small-2.3").exists()  # half a clone is none
+    fails.clear()
+    commands.clear()
     path = there.checkout(tmp_path)
     assert path == tmp_path / "small-2.3"
-    assert commands[0][-4:] == ["--branch", "v2.3", "https://a/b", str(path)]
+    assert commands[0][commands[0].index("--branch") + 1] == "v2.3"
+    assert commands[0][-2] == "https://a/b"
     assert commands[1][-2:] == ["set", "small"]
-    path.mkdir()
+    assert path.is_dir()
     there.checkout(tmp_path)
     assert len(commands) == 2
