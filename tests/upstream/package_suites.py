@@ -12,7 +12,7 @@ Each package has a folder ``build/suites/NAME``: its environment with the pinned
 the sources of that release (nothing of them is kept here), and the results. The tests run in the order of a hash of
 their names and the seed: a run with more minutes or cases runs the tests of a shorter one and more. ``-n`` processes
 run at once, each for ``--chunk`` tests; a process that ends in a test, or takes longer for it than ``--timeout``, is
-replaced, and that test has failed.
+replaced, and that test has failed. A process that ends between tests is replaced too, and fails the run.
 
 What fails on ``xpu`` runs on JAX's own CPU device too (``JAX_PLATFORMS=cpu``). What fails there as well is the
 package's own failure. Any other must be in ``known_failures_of_packages.toml`` with its reason, and one that is there
@@ -25,8 +25,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import fnmatch
-import glob
-import hashlib
 import json
 import os
 import signal
@@ -40,7 +38,9 @@ from pathlib import Path
 
 from benchmarks.rivals.environments import set_up
 
-from .outcomes import Known, Outcome, Verdict, compare, read_known, show, table
+from .chosen_tests import order
+from .clones import clone
+from .outcomes import RAN, Known, Outcome, Verdict, compare, read_known, show, table
 from .packages import FOLDER, PACKAGES, ROOT, Package
 
 HERE = Path(__file__).parent
@@ -51,6 +51,10 @@ MARKS = (
     "<!-- made by python -m tests.upstream.package_suites --report --docs -->\n",
     "<!-- end -->\n",
 )
+#: The file, beside the results, with what went wrong outside of tests.
+PROBLEM = "problem.txt"
+#: pytest's exit status when it was told to stop, because the time is over.
+STOPPED = 2
 PLATFORMS = {"xpu": "xpu,cpu", "cpu": "cpu"}
 #: Variables of the user's that would change the tests.
 NOT_INHERITED = ("JAX_", "XLA_", "TRIPONT_", "PYTHON", "KERAS_", "TF_")
@@ -105,14 +109,15 @@ def prepare(package: Package, checkout: Path | None, pytest_arguments: Sequence[
         subprocess.run([environment.python, "-c", metadata, str(ROOT / "cmake")], check=True)
     folder = FOLDER / package.name
     source = checkout or folder / f"source-{package.tag}"
-    if not source.exists():
-        command = ["git", "clone", "--quiet", "--depth", "1", "--branch", package.tag]
-        subprocess.run([*command, package.repository, str(source)], check=True)
+    clone(package.repository, package.tag, source)
     return Suite(package, environment.python, source.resolve(), folder, pytest_arguments)
 
 
 def collect(suite: Suite) -> list[str]:
-    """The names of all tests (pytest's ids), and of files that cannot be imported. Raises RuntimeError for none."""
+    """The names of all tests (pytest's ids), and of files that cannot be imported.
+
+    Raises RuntimeError for none, and where pytest did not get to its end.
+    """
     record = suite.folder / "collected.jsonl"
     record.unlink(missing_ok=True)
     ignored = [f"--ignore={suite.source / path}" for path in suite.package.left_out]
@@ -122,14 +127,12 @@ def collect(suite: Suite) -> list[str]:
             cwd=suite.source, env=suite.variables("xpu"), stdout=log, stderr=subprocess.STDOUT, check=False,
         )  # fmt: skip
     lines = read_lines(record)
-    if not lines:
+    tests = list(dict.fromkeys(line["collected"] for line in lines if "collected" in line))
+    if not lines or lines[-1].get("ended") not in RAN:
+        raise RuntimeError(f"pytest ended before it had collected all tests: see {log.name}")
+    if not tests:
         raise RuntimeError(f"no tests: see {log.name}")
-    return list(dict.fromkeys(line["collected"] for line in lines))
-
-
-def in_order(tests: Sequence[str], seed: int) -> list[str]:
-    """The tests by a hash of their names and the seed: the first ones are a fair sample, whatever their number."""
-    return sorted(tests, key=lambda test: hashlib.sha256(f"{seed} {test}".encode()).digest())
+    return tests
 
 
 def chunks_of(tests: Sequence[str], size: int, alone: Sequence[str] = ()) -> Iterator[list[str]]:
@@ -156,7 +159,7 @@ def run_tests(
 ) -> str:
     """Run tests in order, ``options.n`` processes at once; results go to ``suite.results``.
 
-    No test starts after ``until`` (seconds since 1970). Returns why a chunk has no results, "" if all have.
+    No test starts after ``until`` (seconds since 1970). Returns what went wrong outside of tests, or "".
     """
     waiting = chunks_of(tests, options.chunk, suite.package.alone)
     problems: list[str] = []
@@ -167,9 +170,11 @@ def run_tests(
                 chunk = next(waiting, None)
             if chunk is None:
                 return
-            problem = run_chunk(suite, chunk, platform, options.timeout, until, number)
-            if problem:
-                problems.append(problem)
+            try:
+                found = run_chunk(suite, chunk, platform, options.timeout, until, number)
+            except Exception as error:  # it would end the thread, and nobody would hear of it
+                found = [f"{type(error).__name__}: {error}"]
+            problems.extend(found)
 
     workers = [threading.Thread(target=work, args=(number,)) for number in range(options.n)]
     for worker in workers:
@@ -181,9 +186,15 @@ def run_tests(
 
 def run_chunk(
     suite: Suite, chunk: Sequence[str], platform: str, timeout: float, until: float, number: int
-) -> str:
-    """Run tests one after another, in a new process after each one that ends in a test."""
+) -> list[str]:
+    """Run tests one after another, in a new process after each one that ends before the last of them.
+
+    Returns what went wrong outside of tests. A test that pytest does not find again (a name with an address in it)
+    counts as skipped.
+    """
     left = list(chunk)
+    problems: list[str] = []
+    has_run = False
     while left and time.time() < until:
         record = suite.folder / f"running-{platform}-{number}.jsonl"
         record.unlink(missing_ok=True)
@@ -204,14 +215,25 @@ def run_chunk(
         begun = [line["started"] for line in lines if "started" in line]
         died = [test for test in begun if test not in finished]
         done += [{"test": t, "outcome": "failed", "error": why, "seconds": 0.0} for t in died]
+        left = [test for test in left if test not in finished and test not in died]
+        status = lines[-1].get("ended") if lines else None
+        is_over = time.time() >= until
+        has_run = has_run or bool(done)
+        if status in RAN and has_run and not died and not is_over:
+            why_not = "pytest did not find it again"
+            done += [
+                {"test": t, "outcome": "skipped", "error": why_not, "seconds": 0.0} for t in left
+            ]
         with suite.lock, suite.results(platform).open("a") as results:
             results.writelines(json.dumps(line) + "\n" for line in done)
-        if not died:
-            # What was not collected again (a name with an address in it), or what the time was over for.
-            begins = any(True for _ in done)
-            return "" if begins or time.time() >= until else f"no results: see {log_path}"
-        left = left[left.index(died[-1]) + 1 :] if died[-1] in left else []
-    return ""
+        if not done and not is_over:
+            return [*problems, f"no results: see {log_path}"]
+        if not died and (status is None or process.returncode not in (*RAN, STOPPED)):
+            where = "between tests" if status is None else "after its tests"
+            problems.append(f"{why.replace(' in it', '')} {where}: see {log_path}")
+        if status is not None and not died:
+            break
+    return problems
 
 
 def watch(process: subprocess.Popen[bytes], record: Path, timeout: float) -> str:
@@ -223,7 +245,8 @@ def watch(process: subprocess.Popen[bytes], record: Path, timeout: float) -> str
     while process.poll() is None:
         time.sleep(0.2)
         lines = read_lines(record)
-        begun = lines[-1].get("at", time.time()) if lines else start + 300
+        is_collecting = not any("started" in line for line in lines)
+        begun = max(lines[-1]["at"] if lines else 0, start + 300 if is_collecting else 0)
         if time.time() - begun > timeout:
             stop(process)
             return f"took more than {timeout:.0f} s"
@@ -254,17 +277,11 @@ def outcome_of(name: str, path: Path) -> Outcome:
     return outcome
 
 
-def own_failures(name: str, cpu: Outcome) -> Known | None:
-    """Tests that fail on JAX's own CPU device, as an entry of the list of known failures."""
-    tests = tuple(glob.escape(test) for test in cpu.failed)
-    reason = "fails on JAX's own CPU device as well"
-    return Known(name, tests, "package", reason, sometimes=True) if tests else None
-
-
 def judge(suite_folder: Path, name: str, known: Sequence[Known]) -> tuple[Outcome, Verdict]:
     outcome = outcome_of(name, suite_folder / "results.jsonl")
-    own = own_failures(name, outcome_of(name, suite_folder / "cpu.jsonl"))
-    return outcome, compare(outcome, [*known, *([own] if own else [])], x64=False)
+    verdict = compare(outcome, known, x64=False)
+    verdict.take_theirs(outcome_of(name, suite_folder / "cpu.jsonl"))
+    return outcome, verdict
 
 
 def run_package(suite: Suite, options: argparse.Namespace, known: Sequence[Known]) -> str:
@@ -273,8 +290,10 @@ def run_package(suite: Suite, options: argparse.Namespace, known: Sequence[Known
     if options.failed:
         tests = sorted(outcome_of(name, results).failed)
     else:
-        tests = in_order(collect(suite), options.seed)[: options.cases]
+        tests = order(collect(suite), str(options.seed))[: options.cases]
         results.unlink(missing_ok=True)
+    # What failed on the CPU before may pass there now: what fails here runs there again.
+    suite.results("cpu").unlink(missing_ok=True)
     for log in suite.folder.glob("*-?.log"):
         log.unlink()
     until = time.time() + 60 * options.minutes if options.minutes else float("inf")
@@ -342,12 +361,21 @@ def main(arguments: Sequence[str]) -> int:
                 problem = run_package(suite, options, known)
             except (RuntimeError, subprocess.CalledProcessError) as error:
                 problem = str(error)
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / PROBLEM).write_text(problem)
+        elif not ran and options.names:
+            problem = "no results of earlier runs"
         elif not ran:
             continue
+        elif (folder / PROBLEM).exists():
+            problem = (folder / PROBLEM).read_text()
         outcome, verdict = judge(folder, name, known)
         outcome.problem = problem
         results.append((outcome, verdict))
         show(outcome, verdict)
+    if not results:
+        print(f"no results of earlier runs in {FOLDER}")
+        return 1
     if options.docs:
         write_docs(results)
     return 0 if all(verdict.good and not outcome.problem for outcome, verdict in results) else 1

@@ -1,13 +1,15 @@
 """A pytest plugin that runs chosen tests in a given order and writes down each one as it happens.
 
 :mod:`tests.upstream.package_suites` loads it in environments without ``tests``, so it imports pytest alone. It writes
-one JSON object a line, and each line before the next test starts: the line of a test stays when its process ends.
+one JSON object a line, and each line before the next test starts: the line of a test stays when its process ends. Each
+line also has the time when it was written, ``"at"``: seconds since 1970.
 
 | line | when |
 |---|---|
 | ``{"collected": id}`` | with ``--collect-only``: a test, or a file that cannot be imported |
-| ``{"started": id, "at": seconds since 1970}`` | before a test |
+| ``{"started": id}`` | before a test |
 | ``{"test": id, "outcome": "passed", "skipped" or "failed", "error": first line, "seconds": s}`` | after it |
+| ``{"ended": exit status}`` | when pytest has run all of its tests, or has stopped for another reason |
 """
 
 from __future__ import annotations
@@ -43,21 +45,24 @@ class Recorder:
         self._outcome, self._error, self._start = "", "", 0.0
 
     def _write(self, **line: object) -> None:
-        self._file.write(json.dumps(line) + "\n")
+        self._file.write(json.dumps(line | {"at": time.time()}) + "\n")
         self._file.flush()
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         self._session = session
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """A file that cannot be imported counts as one test."""
+        """A file that cannot be imported counts as one test; tests that were found in it before have failed."""
         if self._only_collects:
             if report.failed:
                 self._write(collected=report.nodeid)
-        elif self._order is not None and report.nodeid in self._order:
-            error = _first_line(report) if report.failed else ""
-            outcome = "failed" if report.failed else "passed"
-            self._write(test=report.nodeid, outcome=outcome, error=error, seconds=0.0)
+            return
+        error = _first_line(report) if report.failed else ""
+        outcome = "failed" if report.failed else "passed"
+        for test in self._order or ():
+            is_inside = report.failed and test.startswith(f"{report.nodeid}::")
+            if test == report.nodeid or is_inside:
+                self._write(test=test, outcome=outcome, error=error, seconds=0.0)
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(
@@ -73,7 +78,7 @@ class Recorder:
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self._outcome, self._error, self._start = "passed", "", time.monotonic()
-        self._write(started=nodeid, at=time.time())
+        self._write(started=nodeid)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
@@ -86,6 +91,9 @@ class Recorder:
         self._write(test=nodeid, outcome=self._outcome, error=self._error, seconds=seconds)
         if time.time() > self._until and self._session is not None:
             self._session.shouldstop = "the time is over"
+
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        self._write(ended=int(exitstatus))
 
 
 def _first_line(report: pytest.CollectReport | pytest.TestReport) -> str:

@@ -46,7 +46,31 @@ def test_hangs():
 def test_after():
     pass
 """
+#: pytest does not find a test again whose name has an address in it; here, the number of a process.
+OTHER_NAMES = """import os, signal
+import pytest
+
+@pytest.mark.parametrize("name", [f"of_{os.getpid()}"])
+def test_names(name):
+    pass
+
+def test_dies():
+    os.kill(os.getpid(), signal.SIGSEGV)
+"""
 BROKEN = "import no_such_module_anywhere\n"
+#: A conftest.py: the process ends after a test that passed.
+ENDS_BETWEEN = """import os
+import pytest
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_logfinish(nodeid):
+    os._exit(3)
+"""
+HANGS_AT_EXIT = """import threading, time
+
+def test_leaves_a_thread():
+    threading.Thread(target=time.sleep, args=(1000,)).start()
+"""
 #: Tests that fail on "xpu" alone, as pytest names them.
 THREE = "tests/test_things.py::test_numbers[3]"
 
@@ -126,6 +150,106 @@ def test_a_process_that_ends_or_hangs_is_replaced(
     assert outcome.failed["tests/test_ends.py::test_dies"].endswith("status -11")
     assert outcome.failed["tests/test_ends.py::test_hangs"] == "took more than 4 s"
     assert "no_such_module_anywhere" in outcome.failed["tests/test_broken.py"]
+
+
+def test_a_collection_that_does_not_end_fails_the_run(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (checkout / "tests" / "test_a_first.py").write_text(BROKEN)
+    (checkout / "tests" / "test_ends.py").write_text("import os; os._exit(0)")
+    assert run(checkout) == 1
+    shown = capsys.readouterr().out
+    assert "pytest ended before it had collected all tests" in shown
+    assert run(checkout, "--report", "small") == 1
+    assert "small: 0 passed" in capsys.readouterr().out
+
+
+def test_a_process_that_ends_between_tests_is_replaced(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (checkout / "tests" / "test_things.py").write_text(TESTS.partition("@pytest")[0])
+    (checkout / "tests" / "conftest.py").write_text(ENDS_BETWEEN)
+    assert run(checkout, "-n", "1") == 1
+    shown = capsys.readouterr().out
+    assert "small: 1 passed, 1 skipped, 0 failed" in shown
+    assert "the process ended with status 3 between tests: see " in shown
+    assert run(checkout, "--report") == 1
+    assert capsys.readouterr().out == shown
+
+
+def test_tests_that_are_not_found_again_are_skipped(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (checkout / "tests" / "test_things.py").write_text(OTHER_NAMES)
+    assert run(checkout) == 0  # it dies on the CPU too
+    assert "small: 0 passed, 1 skipped, 1 failed (1 known)" in capsys.readouterr().out
+
+
+def test_a_process_that_hangs_at_its_exit_is_stopped(
+    checkout: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (checkout / "tests" / "test_things.py").write_text(HANGS_AT_EXIT)
+    assert run(checkout, "--timeout", "2") == 1
+    shown = capsys.readouterr().out
+    assert "small: 1 passed, 0 skipped, 0 failed" in shown
+    assert "took more than 2 s after its tests" in shown
+
+
+def test_an_error_in_a_worker_fails_the_run(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def raises(*_: object) -> list[str]:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(package_suites, "collect", lambda suite: ["a::b"])
+    monkeypatch.setattr(package_suites, "run_chunk", raises)
+    assert run(checkout) == 1
+    assert "OSError: no space left" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("what", [["--failed"], ["--report"], ["--report", "--docs"]])
+def test_no_results_fail(checkout: Path, monkeypatch: pytest.MonkeyPatch, what: list[str]) -> None:
+    monkeypatch.setattr(package_suites, "write_docs", lambda results: pytest.fail("no results"))
+    assert run(checkout, *what) == 1
+
+
+def test_a_failure_on_the_cpu_is_that_of_this_run(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would hide one on our device that came later."""
+    ran: list[tuple[str, list[str]]] = []
+
+    def run_tests(suite, tests, platform, options, until):
+        ran.append((platform, list(tests)))
+        line = {"test": "a::b", "outcome": "failed" if platform == "xpu" else "passed"}
+        suite.results(platform).write_text(json.dumps(line | {"error": "", "seconds": 0}) + "\n")
+        return ""
+
+    monkeypatch.setattr(package_suites, "collect", lambda suite: ["a::b"])
+    monkeypatch.setattr(package_suites, "run_tests", run_tests)
+    for arguments in ([], ["--failed"]):
+        stale = checkout.parent / "results" / "small" / "cpu.jsonl"
+        stale.parent.mkdir(parents=True, exist_ok=True)
+        line = {"test": "a::b", "outcome": "failed", "error": "", "seconds": 0}
+        stale.write_text(json.dumps(line) + "\n")
+        ran.clear()
+        assert run(checkout, *arguments) == 1
+        assert ran == [("xpu", ["a::b"]), ("cpu", ["a::b"])]
+
+
+def test_a_file_that_is_broken_later_has_failed_tests(tmp_path: Path) -> None:
+    (tmp_path / "test_broken.py").write_text(BROKEN)
+    (tmp_path / "chosen").write_text("test_broken.py::test_one\ntest_broken.py::test_other")
+    record = tmp_path / "record.jsonl"
+    command = [sys.executable, "-m", "pytest", "-p", "recorded_tests", f"--record={record}"]
+    environment = os.environ | {"PYTHONPATH": str(package_suites.HERE)}
+    subprocess.run(
+        [*command, "--chosen=chosen", "--continue-on-collection-errors", "."],
+        cwd=tmp_path, env=environment, check=False,
+    )  # fmt: skip
+    lines = package_suites.read_lines(record)
+    assert [line.get("outcome") for line in lines] == ["failed", "failed", None]
+    assert lines[-1]["ended"] == 1
 
 
 def test_a_longer_run_has_the_tests_of_a_shorter_one(checkout: Path) -> None:
