@@ -66,8 +66,16 @@ def pytest_sessionstart() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """``test_session`` and ``test_scope`` are methods of the base classes, and no tests."""
-    items[:] = [i for i in items if i.name not in ("test_session", "test_scope")]
+    """``test_session``, ``test_scope`` and ``testing_platform`` are methods of classes of tests, and no tests.
+
+    The last says which of CPU, GPU and TPU the device is, and ends at another: it says CPU of ``XPU``.
+    """
+    methods = ("test_session", "test_scope", "testing_platform")
+    items[:] = [i for i in items if i.name not in methods]
+    for item in items:
+        case: Any = getattr(item, "cls", None)
+        if hasattr(case, "testing_platform"):
+            case.testing_platform = lambda self: "CPU"
 
 
 @pytest.hookimpl(hookwrapper=True)
