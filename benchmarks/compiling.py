@@ -156,7 +156,8 @@ tokens, labels = random_tokens(2, 32)
 shapes = jax.eval_shape(model.init, jax.random.key(0), tokens)
 loss_of = make_loss(model)
 gradient = jax.grad(lambda *arguments: loss_of(*arguments) * float(sys.argv[1]))
-jax.jit(lambda x: x).lower(np.zeros(3)).compile()  # what compiles is there
+number = float(sys.argv[1])
+jax.jit(lambda x: x + number).lower(np.zeros(3)).compile()  # the compiler has started
 lowered = jax.jit(gradient).lower(shapes, tokens, labels)
 start = time.perf_counter()
 lowered.compile()
