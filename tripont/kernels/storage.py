@@ -14,13 +14,12 @@ import functools
 import hashlib
 import os
 import shutil
-import stat
 import tempfile
 import warnings
 from pathlib import Path
 from typing import Final
 
-from tripont.trust import WRITABLE_BY_OTHERS, distrust, is_shared
+from tripont.trust import WRITABLE_BY_OTHERS, distrust, is_shared, open_file
 
 _MAGIC: Final = b"TPKERNEL"
 _SEAL_SIZE: Final = len(_MAGIC) + hashlib.sha256().digest_size
@@ -140,14 +139,10 @@ def _distrust_folder(folder: Path) -> str:
 
 def _distrust_library(path: Path, key: bytes) -> str:
     try:
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        with open(os.open(path, flags), "rb") as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                return "it is not a regular file"
-            if not is_shared() and (reason := distrust(status)):
-                return reason
+        with open(open_file(path, shared=is_shared()), "rb") as file:
             content = file.read()
+    except ValueError as error:
+        return str(error)
     except OSError as error:
         return f"it cannot be opened: {error.strerror}"
     if content[-_SEAL_SIZE:] != _seal(key, content[:-_SEAL_SIZE]):

@@ -269,13 +269,13 @@ class Generator:
         """What is read from arrays of at least ``size`` bytes is only asked for: it will be read soon. The values that
         are made meanwhile mean nothing, and nobody may use them. ``caches``: into which (``Builder.prefetch``).
         """
-        saved, saved_memo = self.fetched_bytes, self._memo
+        saved, saved_into, saved_memo = self.fetched_bytes, self.fetched_into, self._memo
         self.fetched_bytes, self.fetched_into = size, caches
         self._memo = dict(self._memo)
         try:
             yield
         finally:
-            self.fetched_bytes, self._memo = saved, saved_memo
+            self.fetched_bytes, self.fetched_into, self._memo = saved, saved_into, saved_memo
 
     def pure(
         self,

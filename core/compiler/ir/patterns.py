@@ -50,6 +50,23 @@ def is_constant(instruction: Instruction, value: float) -> bool:
     return found is not None and bool(found == value)
 
 
+def halved(instruction: Instruction) -> Instruction | None:
+    """x, if the instruction is x / 2 or x * 0.5."""
+    if instruction.opcode not in ("divide", "multiply"):
+        return None
+    x, factor = instruction.operands
+    if instruction.opcode == "multiply" and is_constant(x, 0.5):
+        x, factor = factor, x
+    return x if is_constant(factor, 2 if instruction.opcode == "divide" else 0.5) else None
+
+
+def swaps_last_two(instruction: Instruction) -> bool:
+    """Whether the instruction transposes matrices: it exchanges the last two dimensions."""
+    rank = len(instruction.dims)
+    swapped = (*range(rank - 2), rank - 1, rank - 2)
+    return instruction.opcode == "transpose" and instruction.attributes["dimensions"] == swapped
+
+
 def splat(scalar: Instruction, dims: Sequence[int]) -> Instruction:
     """``scalar`` at every index of ``dims``."""
     return broadcast(scalar, dims) if dims else scalar

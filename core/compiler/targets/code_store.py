@@ -37,7 +37,6 @@ import itertools
 import os
 import re
 import secrets
-import stat
 import struct
 import sys
 import time
@@ -45,7 +44,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tripont.trust import distrust
+from tripont import trust
 
 _MAGIC: Final = b"TPCODE\0\1"
 _HEADER: Final = struct.Struct("<8s32sI")
@@ -78,23 +77,30 @@ class _Pack:
     table: bytes
     count: int
 
-    def place(self, key: bytes) -> tuple[bytes, int, int] | None:
-        """The digest, the offset and the size of what a key has here."""
-        number = bisect.bisect_left(range(self.count), key, key=self._key)
-        if number == self.count or self._key(number) != key:
-            return None
-        _, digest, offset, size = _ENTRY.unpack_from(self.table, number * _ENTRY.size)
-        return digest, offset, size
+    @classmethod
+    def of(cls, descriptor: int) -> _Pack:
+        """The pack that was opened. ValueError if it is damaged."""
+        size = os.fstat(descriptor).st_size
+        head = os.pread(descriptor, _HEADER.size, 0)
+        if len(head) < _HEADER.size:
+            raise ValueError(f"it is damaged ({size} bytes)")
+        magic, digest, count = _HEADER.unpack(head)
+        if magic != _MAGIC or _HEADER.size + count * _ENTRY.size > size:
+            raise ValueError("it is damaged (its header is not that of such a file)")
+        table = os.pread(descriptor, count * _ENTRY.size, _HEADER.size)
+        if hashlib.sha256(table).digest() != digest:
+            raise ValueError("it is damaged (the digest of its table does not match)")
+        return cls(descriptor, table, count)
 
     def keys(self) -> list[bytes]:
         return [self._key(number) for number in range(self.count)]
 
     def read(self, key: bytes) -> bytes | None:
         """The content of a key; None if it has none here. ValueError if it is damaged."""
-        place = self.place(key)
-        if place is None:
+        number = bisect.bisect_left(range(self.count), key, key=self._key)
+        if number == self.count or self._key(number) != key:
             return None
-        digest, offset, size = place
+        _, digest, offset, size = _ENTRY.unpack_from(self.table, number * _ENTRY.size)
         if offset + size > os.fstat(self.descriptor).st_size:
             raise ValueError("it is damaged (it is shorter than its table says)")
         content = os.pread(self.descriptor, size, offset)
@@ -240,49 +246,31 @@ class CodeStore:
             os.close(above)
         if reason := self._distrust(folder):
             os.close(folder)
-            self._give_up(f"it is not trusted: {reason}")
+            self._give_up(f"it is not trusted: {reason} (TRIPONT_CACHE_SHARED=1 trusts it)")
             return False
         self._folder = folder
         return True
 
     def _distrust(self, descriptor: int) -> str:
         """Why what was opened is not trusted; empty if it is."""
-        return "" if self._is_shared else distrust(os.fstat(descriptor))
+        return "" if self._is_shared else trust.distrust(os.fstat(descriptor))
 
     def _open_pack(self, name: str) -> _Pack | None:
         """The pack of a name; None if it is not to be used. FileNotFoundError if it is gone."""
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = -1
         try:
-            descriptor = os.open(name, flags, dir_fd=self._folder)
+            descriptor = trust.open_file(name, shared=self._is_shared, folder=self._folder)
+            return _Pack.of(descriptor)
         except FileNotFoundError:
             raise
-        except OSError as error:
+        except ValueError as error:
+            self._remove(name, str(error))
+        except OSError as error:  # of the moment, as when too many files are open
             if error.errno == errno.ELOOP:
                 self._remove(name, "it is a symbolic link")
-            return None  # or of the moment: too many files are open
-        try:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise ValueError("it is not a regular file")
-            if reason := self._distrust(descriptor):
-                raise ValueError(f"it is not trusted: {reason}")
-            head = os.pread(descriptor, _HEADER.size, 0)
-            if len(head) < _HEADER.size:
-                raise ValueError(f"it is damaged ({status.st_size} bytes)")
-            magic, digest, count = _HEADER.unpack(head)
-            if magic != _MAGIC or _HEADER.size + count * _ENTRY.size > status.st_size:
-                raise ValueError("it is damaged (its header is not that of such a file)")
-            table = os.pread(descriptor, count * _ENTRY.size, _HEADER.size)
-            if hashlib.sha256(table).digest() != digest:
-                raise ValueError("it is damaged (the digest of its table does not match)")
-            return _Pack(descriptor, table, count)
-        except ValueError as error:
+        if descriptor >= 0:
             os.close(descriptor)
-            self._remove(name, str(error))
-            return None
-        except OSError:
-            os.close(descriptor)
-            return None
+        return None
 
     def _touch(self, pack: _Pack) -> None:
         """Note that the pack is of use; not worth an error."""
@@ -290,8 +278,8 @@ class CodeStore:
             if time.time() - os.fstat(pack.descriptor).st_mtime > _PRECISION:
                 os.utime(pack.descriptor)
 
-    def _write(self, contents: Mapping[bytes, bytes]) -> str:
-        """A new pack; its name."""
+    def _write(self, contents: Mapping[bytes, bytes]) -> None:
+        """Write a new pack."""
         keys = sorted(contents)
         offset = _HEADER.size + len(keys) * _ENTRY.size
         table = bytearray()
@@ -313,7 +301,6 @@ class CodeStore:
             with contextlib.suppress(OSError):
                 os.unlink(temporary, dir_fd=self._folder)
             raise
-        return name
 
     @contextlib.contextmanager
     def _lock(self) -> Iterator[bool]:

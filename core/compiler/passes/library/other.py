@@ -11,7 +11,7 @@ import numpy as np
 from ...ir.dtypes import F32
 from ...ir.errors import of_instruction
 from ...ir.hlo import Instruction, Shape, constant
-from ...ir.patterns import convert, is_constant
+from ...ir.patterns import convert, halved, is_constant, swaps_last_two
 from . import fft as fft_kernels
 from .call import library_call
 from .context import Context
@@ -94,19 +94,11 @@ def goes_in_lanes(matrices: Instruction) -> bool:
 
 def _symmetrized(matrices: Instruction) -> Instruction | None:
     """``a`` if the matrices are (a + its transpose) / 2."""
-    if matrices.opcode not in ("divide", "multiply"):
+    total = halved(matrices)
+    if total is None or total.opcode != "add":
         return None
-    total, factor = matrices.operands
-    if matrices.opcode == "multiply" and is_constant(total, 0.5):
-        total, factor = factor, total
-    if not is_constant(factor, 2 if matrices.opcode == "divide" else 0.5):
-        return None
-    if total.opcode != "add":
-        return None
-    rank = len(matrices.dims)
-    swapped = (*range(rank - 2), rank - 1, rank - 2)
     for a, b in (total.operands, reversed(total.operands)):
-        if b.opcode == "transpose" and b.operands[0] is a and b.attributes["dimensions"] == swapped:
+        if swaps_last_two(b) and b.operands[0] is a:
             return a
     return None
 
@@ -155,9 +147,7 @@ def match_triangular_solve(solve: Instruction, context: Context) -> Instruction 
 def _without_transpose(solve: Instruction) -> Instruction:
     """The same solution from the matrices that a transpose in front of the solve reads, if there is one."""
     matrices, b = solve.operands
-    rank = len(matrices.dims)
-    swapped = (*range(rank - 2), rank - 1, rank - 2)
-    if matrices.opcode != "transpose" or matrices.attributes["dimensions"] != swapped:
+    if not swaps_last_two(matrices):
         return solve
     turned = {"NO_TRANSPOSE": "TRANSPOSE", "TRANSPOSE": "NO_TRANSPOSE"}
     if not solve.dtype.is_complex:
