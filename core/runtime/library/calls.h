@@ -8,7 +8,6 @@
 namespace tripont {
 
 void RegisterCholesky(LibraryRegistry& registry);
-void RegisterCollectives(LibraryRegistry& registry);
 void RegisterConvolution(LibraryRegistry& registry);
 void RegisterCustomCall(LibraryRegistry& registry);
 void RegisterFft(LibraryRegistry& registry);
@@ -17,6 +16,11 @@ void RegisterRngState(LibraryRegistry& registry);
 void RegisterSort(LibraryRegistry& registry);
 void RegisterTopK(LibraryRegistry& registry);
 void RegisterTranspose(LibraryRegistry& registry);
+
+namespace collectives {
+void RegisterExchanges(LibraryRegistry& registry);
+void RegisterReductions(LibraryRegistry& registry);
+}  // namespace collectives
 
 namespace lapack {
 void RegisterEigen(LibraryRegistry& registry);

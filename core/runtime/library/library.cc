@@ -8,7 +8,8 @@ namespace tripont {
 
 void RegisterLibraryCalls(LibraryRegistry& registry) {
   RegisterCholesky(registry);
-  RegisterCollectives(registry);
+  collectives::RegisterExchanges(registry);
+  collectives::RegisterReductions(registry);
   RegisterConvolution(registry);
   RegisterCustomCall(registry);
   RegisterFft(registry);
