@@ -16,6 +16,7 @@ from typing import Any, Final, cast
 
 from . import laws, stages, wings
 from .formats.artifact import Executable
+from .fusion.chains import chain_loops
 from .fusion.fuse import fuse
 from .ir import verifier
 from .ir.hlo import Module
@@ -119,6 +120,7 @@ OPTIMISATION: Final[tuple[Pass, ...]] = (
     split_components,
     turn_blocks,
     fuse,
+    chain_loops,
     delay_updates,
     overlap_collectives,
     view_slices,
@@ -144,6 +146,7 @@ TARGET_PASSES: Final[frozenset[Pass]] = frozenset(
         split_components,
         turn_blocks,
         fuse,
+        chain_loops,
         overlap_collectives,
         view_slices,
     )

@@ -111,6 +111,13 @@ def transforms(seed: int) -> Case:
     return transform_functions.make(seed)
 
 
+def stencils(seed: int) -> Case:
+    """Stencils of stencils on grids, of which several loops become one kernel, in small whole numbers."""
+    from tests.fuzz import stencil_functions
+
+    return stencil_functions.make(seed)
+
+
 def bounded(seed: int) -> Case:
     """Arrays whose sizes depend on values."""
     from tests.fuzz import bounded as programs
@@ -155,6 +162,7 @@ FUZZERS: Final[dict[str, Fuzzer]] = {
         products,
         attentions,
         transforms,
+        stencils,
         bounded,
         large,
         large_floats,

@@ -1,4 +1,4 @@
-"""Differential equations: many small systems at once, and one on a grid by Fourier transforms."""
+"""Differential equations: many small systems at once, and on grids by Fourier transforms and by differences."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ..program import Registry
 PROGRAMS = Registry("differential equations", __name__)
 SYSTEMS, STEPS = 4096, 200
 GRID, GRID_STEPS = 256, 10
+SIDE, SIDE_STEPS = 1024, 10
 
 
 def lorenz_jax() -> Callable[..., Any]:
@@ -146,4 +147,60 @@ PROGRAMS.add(
     torch=spectral_torch,
     flops=GRID_STEPS * 6 * 2.5 * GRID**2 * 16,
     terms=GRID_STEPS * 16,
+)
+
+
+def diffusion(roll: Callable[[Any, int, int], Any]) -> Callable[[Any], Any]:
+    """A Runge-Kutta step of Fisher's equation, u' = 0.2 (differences of neighbours) + u (1 - u), on a periodic grid."""
+
+    def rate(u: Any) -> Any:
+        around = roll(u, 1, 0) + roll(u, -1, 0) + roll(u, 1, 1) + roll(u, -1, 1)
+        return 0.2 * (around - 4.0 * u) + u * (1.0 - u)
+
+    def step(u: Any, h: float = 0.1) -> Any:
+        k1 = rate(u)
+        k2 = rate(u + h / 2 * k1)
+        k3 = rate(u + h / 2 * k2)
+        k4 = rate(u + h * k3)
+        return u + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+
+    return step
+
+
+def diffusion_jax() -> Callable[..., Any]:
+    import jax
+    import jax.numpy as jnp
+
+    step = diffusion(jnp.roll)
+    return lambda u: jax.lax.fori_loop(0, SIDE_STEPS, lambda _, u: step(u), u)
+
+
+def diffusion_steps(roll: Callable[[Any, int, int], Any]) -> Callable[..., Any]:
+    """The same for NumPy and PyTorch."""
+    step = diffusion(roll)
+
+    def solve(u: Any) -> Any:
+        for _ in range(SIDE_STEPS):
+            u = step(u)
+        return u
+
+    return solve
+
+
+def diffusion_torch() -> Callable[..., Any]:
+    import torch
+
+    return diffusion_steps(torch.roll)
+
+
+PROGRAMS.add(
+    "reaction_diffusion_1024",
+    f"reaction and diffusion on {SIDE}x{SIDE} by differences, {SIDE_STEPS} Runge-Kutta steps",
+    lambda r: (r.uniform(size=(SIDE, SIDE)).astype(np.float32),),
+    jax=diffusion_jax,
+    numpy=lambda: diffusion_steps(np.roll),
+    torch=diffusion_torch,
+    bytes=8.0 * SIDE**2,
+    flops=SIDE_STEPS * 4 * 12.0 * SIDE**2,
+    terms=SIDE_STEPS * 4 * 7,
 )

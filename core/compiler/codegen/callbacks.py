@@ -15,7 +15,8 @@ from .llvm_ir import Module
 if TYPE_CHECKING:
     from ..targets.target import Target
 
-# Elements that one call of a reduction's kernel reduces: kReductionElements in core/runtime/library/reducing_collectives.cc.
+# Elements that one call of a reduction's kernel reduces: kReductionElements in
+# core/runtime/library/reducing_collectives.cc.
 REDUCTION_ELEMENTS: Final = 1024
 
 

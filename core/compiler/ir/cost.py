@@ -93,7 +93,7 @@ def arithmetic(instructions: Iterable[Instruction]) -> Costs:
 def of_operation(instruction: Instruction) -> Costs | None:
     """Arithmetic of one run of what became a thunk; None where it is not known (loops, the user's code)."""
     if instruction.opcode == "fusion":
-        if instruction.attributes["kind"] == "while":
+        if instruction.attributes["kind"] in ("while", "chain"):
             return of_module(Module("", instruction.called[0]))
         return arithmetic(instruction.called[0].instructions)
     if OPS[instruction.opcode].runs_thunks or instruction.opcode == "custom-call":

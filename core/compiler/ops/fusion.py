@@ -53,5 +53,6 @@ FUSION_KINDS.update(
         "attention-gradient": kernel("attention_gradient"),
         "dot": kernel("contraction"),
         "while": kernel("element_loops"),
+        "chain": kernel("chain"),
     }
 )

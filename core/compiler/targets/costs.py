@@ -133,6 +133,7 @@ class Memory:
     merged_sums: Annotated[int, "bytes", "of sums of a thread's neighbouring blocks in memory"]
     block: Annotated[int, "bytes", "of sums of a block of tiles, on the stack"]
     kept: Annotated[int, "bytes", "of what a kernel computed and needs again, on the stack"]
+    planes: Annotated[int, "bytes", "of planes between the loops of a chain, on the stack"]
     copied_panel: Annotated[int, "bytes", "of the copy of a part of a panel, on the stack"]
     places: Annotated[
         int, "bytes", "of places and updates that a scatter computes ahead, on the stack; 0: none"
@@ -191,6 +192,11 @@ class Fusion:
         float, "instructions/element", "of a matrix that a product computes on the way"
     ]
     weights_read: Annotated[float, "times", "the memory of that matrix, which its arrays may take"]
+    chained: Annotated[
+        int,
+        "bytes",
+        "of an array between loops that are computed together plane by plane, at least; 0: none",
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...fusion.clusters import MOST_SHORT_ROW_CODE
 from ...ir import errors, hlo
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 LONGEST_CODE = 256
 # The same of the steps of a short row, which a loop would take in hardly more time.
 LONGEST_ROW = 64
+# Elements of a loop from which on rows away from the edges have code of their own.
+LEAST_INSIDE = 1 << 18
 
 
 def emit_frame(frame: Frame) -> EmittedKernel:
@@ -66,7 +68,9 @@ def emit_frame(frame: Frame) -> EmittedKernel:
         cuts = cuts_of(roots)
         if len(cuts) * weight > LONGEST_CODE:
             cuts = []
-        units = iterate(frame, dims, lanes, masked, body, cuts, weight)
+        large = math.prod(dims) >= LEAST_INSIDE
+        insides = insides_of(roots, (len(cuts) + 1) * weight) if large else []
+        units = iterate(frame, dims, lanes, masked, body, cuts, weight, insides)
     cost = costs.of_computation(target, computation)
     return frame.finish(units, cost)
 
@@ -76,38 +80,86 @@ emit = emitter(collapsed=True)(emit_frame)
 
 def cuts_of(roots: Sequence[hlo.Instruction]) -> list[int]:
     """Where in the last dimension of a loop the operand changes: at the seams of concatenations and pads."""
-    size = roots[0].dims[-1] if roots[0].dims else 0
-    cuts: set[int] = set()
-    seen: set[tuple[hlo.Instruction, int]] = set()
-    stack = [(root, 0) for root in roots]  # instructions, and where their own first element stands
+    return seams_along(len(roots[0].dims) - 1, roots) if roots[0].dims else []
+
+
+def seams_along(dimension: int, roots: Sequence[hlo.Instruction]) -> list[int]:
+    """The places along a dimension of ``roots`` at which another piece of a concatenation or a pad begins."""
+    size = roots[0].dims[dimension]
+    seams: set[int] = set()
+    seen: set[tuple[hlo.Instruction, int, int]] = set()
+    # Instructions, which of their dimensions it is, and where their own first element stands.
+    stack = [(root, dimension, 0) for root in roots]
     while stack:
-        i, offset = stack.pop()
-        if (i, offset) in seen or not isinstance(i.shape, hlo.Shape) or not i.dims:
+        i, along, offset = stack.pop()
+        if (i, along, offset) in seen or not isinstance(i.shape, hlo.Shape) or not i.dims:
             continue
-        seen.add((i, offset))
-        minor = len(i.dims) - 1
+        seen.add((i, along, offset))
         if i.opcode == "concatenate":
             at = offset
             for operand in i.operands:
-                stack.append((operand, at))
-                if i.attributes["dimension"] == minor:
-                    at += operand.dims[-1]
-                    cuts.add(at)
+                stack.append((operand, along, at))
+                if i.attributes["dimension"] == along:
+                    at += operand.dims[along]
+                    seams.add(at)
         elif i.opcode == "pad":
-            if i.attributes["interior"][-1] == 0:
-                start = offset + i.attributes["low"][-1]
-                cuts.update((start, start + i.operands[0].dims[-1]))
-                stack.append((i.operands[0], start))
+            if i.attributes["interior"][along] == 0:
+                start = offset + i.attributes["low"][along]
+                seams.update((start, start + i.operands[0].dims[along]))
+                stack.append((i.operands[0], along, start))
         elif i.opcode == "slice":
-            if i.attributes["strides"][-1] == 1:
-                stack.append((i.operands[0], offset - i.attributes["starts"][-1]))
+            if i.attributes["strides"][along] == 1:
+                stack.append((i.operands[0], along, offset - i.attributes["starts"][along]))
         elif i.opcode == "broadcast":
             mapped = i.attributes["dimensions"]
-            if mapped and mapped[-1] == minor:
-                stack.append((i.operands[0], offset))
+            if along in mapped:
+                stack.append((i.operands[0], mapped.index(along), offset))
         elif i.opcode == "copy" or i.is_elementwise:
-            stack += [(o, offset) for o in i.operands if o.dims == i.dims]
-    return sorted(c for c in cuts if 0 < c < size)
+            stack += [(o, along, offset) for o in i.operands if o.dims == i.dims]
+    return sorted(s for s in seams if 0 < s < size)
+
+
+class Inside(NamedTuple):
+    """The places low to high - 1 along a leading dimension of a loop, in which no seam lies; there are others."""
+
+    dimension: int
+    low: int
+    high: int
+
+
+def insides_of(roots: Sequence[hlo.Instruction], weight: float) -> list[Inside]:
+    """Where in the leading dimensions of ``roots`` most rows lie: those which are made of the same pieces, as they are
+    away from the edges of a stencil. ``weight`` is that of a row's code; none if it is too much to be written twice.
+    """
+    found: list[Inside] = []
+    if weight > LONGEST_CODE or math.prod(roots[0].dims[:-1]) == 1:
+        return found
+    for dimension, size in enumerate(roots[0].dims[:-1]):
+        ends = [0, *seams_along(dimension, roots), size]
+        low, high = max(itertools.pairwise(ends), key=lambda piece: piece[1] - piece[0])
+        if high - low < size:
+            if 2 * (high - low) < size:
+                return []
+            found.append(Inside(dimension, low, high))
+    return found
+
+
+def write_row(
+    g: Generator, leading: Index, insides: Sequence[Inside], write: Callable[[Index], None]
+) -> None:
+    """Write a row with ``write(leading)``: twice, if there are ``insides``, once without conditions."""
+    if not insides:
+        write(leading)
+        return
+    narrowed, condition = list(leading), None
+    for dimension, low, high in insides:
+        c = leading[dimension]
+        narrowed[dimension] = c._replace(low=max(low, c.low), high=min(high - 1, c.high))
+        holds = g.compare("ult", g.sub(c.base, i64(low)), i64(high - low))
+        condition = holds if condition is None else g.apply("and", condition, holds)
+    assert condition is not None
+    inside = tuple(narrowed)
+    g.either(condition, lambda: write(inside), lambda: write(leading), ("inside", "edge", "row"))
 
 
 def lanes_for(target: Target, computation: hlo.Computation) -> int:
@@ -146,12 +198,14 @@ def iterate(
     body: Body,
     cuts: Sequence[int] = (),
     weight: float = 0.0,
+    insides: Sequence[Inside] = (),
 ) -> int:
     """Write the loops over an iteration space and give the number of units of work.
 
     ``body(g, index, mask)`` writes one step, for an index whose last coordinate covers a number of lanes. No step lies
     across one of the ``cuts`` of the last dimension: the code is written once for each part. ``weight`` is that of a
-    step (:meth:`Costs.weight`): the steps of a short row are written out one by one unless they are heavy.
+    step (:meth:`Costs.weight`): the steps of a short row are written out one by one unless they are heavy. Rows in all
+    of ``insides`` have code of their own.
     """
     g, b, block_size = frame.generator, frame.builder, frame.target.block
     outer, minor = tuple(dims[:-1]), dims[-1] if dims else 1
@@ -186,8 +240,11 @@ def iterate(
     blocks = -(-minor // block_size) if minor >= 2 * block_size and not cuts else 1
 
     def row(index: Index) -> None:
+        write_row(g, index[:-1], insides, lambda leading: part_of_row(leading, index[-1]))
+
+    def part_of_row(leading: Index, block: Coordinate) -> None:
         nonlocal prefix
-        prefix, block = index[:-1], index[-1]
+        prefix = leading
         if blocks == 1:
             all_parts()
             return

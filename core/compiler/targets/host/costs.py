@@ -158,6 +158,7 @@ _HOST: Final = Costs(
         merged_sums=1 << 15,
         block=1 << 17,
         kept=1 << 18,
+        planes=1 << 19,
         copied_panel=1 << 16,
         places=1 << 13,
         streamed=1 << 18,
@@ -186,6 +187,7 @@ _HOST: Final = Costs(
         epilogue=120.0,
         weights=8.0,
         weights_read=1.25,
+        chained=1 << 16,
     ),
     components=Components(least=4096, least_component=64, moved=0.5),
     loops=Loops(

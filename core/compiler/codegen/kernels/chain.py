@@ -1,0 +1,244 @@
+"""The "chain" kernel: several loops plane after plane, with what lies between them in rings of planes on the stack.
+
+:mod:`...fusion.chain_plan` says what a chain is and how it is cut. A unit of work is a number of places of the first
+dimension, in one tile of the second one. At each place all loops compute a plane, the first ones further ahead than
+the last one; each loop is written as the "loop" kernel would be, and reads the arrays of the others out of their rings.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ...fusion.chain_plan import Plan, Reading, Stage, plan_of, ring_dims
+from ...ir import errors, hlo
+from .. import costs
+from ..bits import as_bits
+from ..elements.elemental import element
+from ..generator import Array, Coordinate, Generator, Index
+from ..llvm_ir import Value, i64
+from . import loops
+from .emit import EmittedKernel, Frame, emitter
+
+if TYPE_CHECKING:
+    from ..representation import Element
+
+
+def _emit(frame: Frame) -> EmittedKernel:
+    plan = plan_of(frame.instruction.called[0], frame.target.costs.memory.planes)
+    if plan is None:
+        raise errors.of_instruction(
+            "INTERNAL", "the loops of this chain cannot be computed together", frame.instruction
+        )
+    _Chain(frame, plan).write()
+    work = sum(costs.of_computation(frame.target, s.loop.called[0]) for s in plan.stages)
+    return frame.finish_large(plan.units, work / plan.units)
+
+
+emit = emitter(collapsed=False)(_emit)
+
+
+@dataclass(slots=True)
+class _Unit:
+    """A unit of work: places ``begin`` to ``end`` of the first dimension, ``top`` to ``bottom`` of the second."""
+
+    begin: Value
+    end: Value
+    top: Value
+    bottom: Value
+
+
+@dataclass(slots=True)
+class _Loop:
+    """A stage with what its code needs: its computation, and the arrays that it writes."""
+
+    stage: Stage
+    computation: hlo.Computation
+    rings: list[Array] = field(default_factory=list)  # of its results; none of the last loop
+
+
+class _Chain:
+    def __init__(self, frame: Frame, plan: Plan) -> None:
+        self.frame, self.plan = frame, plan
+        self.g: Generator = frame.generator
+        has_double = frame.target.has_double
+        self.loops = [_Loop(s, as_bits(s.loop.called[0], has_double)) for s in plan.stages]
+        for loop in self.loops[:-1]:
+            for result in loop.computation.results:
+                shape = hlo.Shape(result.dtype, ring_dims(plan, loop.stage))
+                loop.rings.append(Array(frame.builder.alloca("i8", shape.bytes), shape))
+        # The plane that a loop is computing, where ends are not those of the array: place p may be p - size as well.
+        self.plane: Value | None = None
+        self.unit: _Unit | None = None
+
+    # ---------------------------------------------------------------------------------------------------------- loops
+    def write(self) -> None:
+        g, plan = self.g, self.plan
+        with g.loop(self.frame.begin, self.frame.end) as (number, _, _):
+            unit = self.unit = self.unit_of(number)
+            first = g.sub(unit.begin, i64(plan.before))
+            with g.loop(first, unit.end) as (place, _, _):
+                for loop in self.loops:
+                    self.bind(loop)
+                    self.write_plane(loop, unit, place)
+
+    def unit_of(self, number: Value) -> _Unit:
+        g, b, plan = self.g, self.frame.builder, self.plan
+        dims = plan.stages[-1].dims
+        block, tile = g.divide(
+            Coordinate(number, high=plan.units - 1), plan.tiles
+        ) if plan.tiles > 1 else (Coordinate(number), Coordinate(i64(0)))  # fmt: skip
+
+        def ends(at: Value, size: int, most: int) -> tuple[Value, Value]:
+            start = g.mul(at, i64(size))
+            stop = b.intrinsic("smin", [g.add(start, i64(size)), i64(most)])
+            g.note(stop)
+            return start, stop
+
+        return _Unit(*ends(block.base, plan.places, dims[0]), *ends(tile.base, plan.rows, dims[1]))
+
+    def bind(self, loop: _Loop) -> None:
+        """Say where the operands of ``loop`` are. (Loops that do the same have one computation and its parameters.)"""
+        g, stage = self.g, loop.stage
+        for parameter in loop.computation.parameters:
+            number = parameter.attributes["index"]
+            reading = stage.readings.get(number)
+            if reading is not None:
+                g.readers[parameter] = self.reader(stage, parameter, reading)
+                continue
+            g.readers.pop(parameter, None)
+            source = stage.loop.operands[number]
+            if source.opcode == "parameter":
+                array = self.frame.operands[source.attributes["index"]]
+                shape = hlo.Shape(parameter.dtype, parameter.dims)
+                g.arrays[parameter] = Array(array.pointer, shape)
+
+    def write_plane(self, loop: _Loop, unit: _Unit, place: Value) -> None:
+        """The plane that ``loop`` computes at ``place``, if there is one."""
+        g, b, stage = self.g, self.frame.builder, loop.stage
+        size = stage.dims[0]
+        plane = g.add(place, i64(stage.ahead))
+        condition = g.compare("sge", plane, g.add(unit.begin, i64(stage.first)))
+        if not stage.wraps and (
+            stage.first < 0 or stage.ahead > 0 or size < self.plan.stages[-1].dims[0]
+        ):
+            condition = g.apply("and", condition, g.compare("ult", plane, i64(size)))
+        with g.only_if(condition, "plane"):
+            self.plane = plane
+            along = Coordinate(self.wrapped(plane, size) if stage.wraps else plane, high=size - 1)
+            slot = self.slot(plane, stage)
+            if not self.plan.is_tiled:
+                self.write_rows(loop, (along,), (slot,))
+                return
+            start, stop = (g.add(unit.top, i64(stage.above)), g.add(unit.bottom, i64(stage.below)))
+            if not stage.wraps_across:
+                start = b.intrinsic("smax", [start, i64(0)])
+                stop = b.intrinsic("smin", [stop, i64(stage.dims[1])])
+                g.note(start, stop)
+            with g.loop(start, stop) as (row, _, _):
+                high = stage.dims[1]
+                across = self.wrapped(row, high) if stage.wraps_across else row
+                local = g.sub(row, g.add(unit.top, i64(stage.above)))
+                rows = self.plan.ring_rows(stage)
+                self.write_rows(
+                    loop,
+                    (along, Coordinate(across, high=high - 1)),
+                    (slot, Coordinate(local, high=rows - 1)),
+                )
+
+    def write_rows(self, loop: _Loop, at: Index, kept_at: Index) -> None:
+        """The rows of ``loop`` at the leading coordinates ``at``, which lie at ``kept_at`` in its rings."""
+        g, target, computation = self.g, self.frame.target, loop.computation
+        roots = computation.results
+        weight = sum(map(target.costs.weight, computation.instructions))
+        cuts = loops.cuts_of(roots)
+        if len(cuts) * weight > loops.LONGEST_CODE:
+            cuts = []
+        minor, masked = loop.stage.dims[-1], loops.can_mask(target, computation)
+        lanes = min(loops.lanes_for(target, computation), 1 << (minor - 1).bit_length())
+        streaming = self.frame.moves_at_least(target.costs.memory.past_caches)
+        depth = len(at)
+        insides = loops.insides_of(roots, (len(cuts) + 1) * weight)
+
+        def row(leading: Index) -> None:
+            loops.write_row(g, leading, insides, write)
+
+        def write(leading: Index) -> None:
+            def step(c: Coordinate, mask: Value | None) -> None:
+                values: list[Element] = [element(g, root, (*leading, c)) for root in roots]
+                if loop.rings:
+                    place = (*kept_at, *leading[depth:], c)
+                    for array, value in zip(loop.rings, values, strict=True):
+                        g.store(array, place, value, mask)
+                else:
+                    for array, value in zip(self.frame.results, values, strict=True):
+                        g.store(array, (*leading, c), value, mask, streaming)
+
+            for low, high in itertools.pairwise([0, *cuts, minor]):
+                loops.span(g, low, high, high, lanes, masked, step, weight=weight)
+
+        g.nest(loop.stage.dims[:-1], row, at)
+
+    # ------------------------------------------------------------------------------------------------ reading of rings
+    def reader(
+        self, stage: Stage, parameter: hlo.Instruction, reading: Reading
+    ) -> Callable[[Index], Element]:
+        """The reader of an operand of ``stage`` that is the result of another loop of the chain."""
+        source = self.loops[reading.stage]
+        ring = source.rings[reading.result]
+        array = Array(ring.pointer, ring.shape.with_dtype(parameter.dtype))
+
+        def read(index: Index) -> Element:
+            return self.g.load(array, self.kept_at(source.stage, reading, index))
+
+        return read
+
+    def kept_at(self, source: Stage, reading: Reading, index: Index) -> Index:
+        """Where the ring of ``source`` has element ``index`` of its array."""
+        g, plane, unit = self.g, self.plane, self.unit
+        assert plane is not None
+        assert unit is not None
+        at = index[0].base
+        if source.wraps:  # the place that lies next to the plane which is being computed
+            size = i64(source.dims[0])
+            low, high = g.add(plane, i64(reading.along.low)), g.add(plane, i64(reading.along.high))
+            at = self.chosen(g.compare("slt", at, low), g.add(at, size), at)
+            at = self.chosen(g.compare("sgt", at, high), g.sub(at, size), at)
+        slot = self.slot(at, source)
+        if not self.plan.is_tiled:
+            return (slot, *index[1:])
+        local = g.sub(index[1].base, g.add(unit.top, i64(source.above)))
+        last = self.plan.ring_rows(source) - 1
+        if source.wraps_across:
+            size = i64(source.dims[1])
+            local = self.chosen(g.compare("slt", local, i64(0)), g.add(local, size), local)
+            local = self.chosen(g.compare("sgt", local, i64(last)), g.sub(local, size), local)
+        return (slot, Coordinate(local, high=last), *index[2:])
+
+    def slot(self, plane: Value, stage: Stage) -> Coordinate:
+        """Where a ring has ``plane``, which may lie before the array's first one."""
+        g, planes = self.g, stage.planes
+        if planes == 1:
+            return Coordinate(i64(0), high=0)
+        # So many planes are added that no number is negative.
+        before = -(min(stage.first, 0) // planes) * planes
+        moved = g.add(plane, i64(before))
+        value = g.pure(
+            ("slot", plane, planes, before), [moved],
+            lambda: self.frame.builder.binary("urem", moved, i64(planes)),
+        )  # fmt: skip
+        return Coordinate(value, high=planes - 1)
+
+    def wrapped(self, place: Value, size: int) -> Value:
+        """``place`` of a dimension whose ends meet."""
+        g = self.g
+        place = self.chosen(g.compare("slt", place, i64(0)), g.add(place, i64(size)), place)
+        return self.chosen(g.compare("sge", place, i64(size)), g.sub(place, i64(size)), place)
+
+    def chosen(self, condition: Value, then: Value, otherwise: Value) -> Value:
+        return self.g.pure(
+            ("chosen", condition, then, otherwise), [condition, then, otherwise],
+            lambda: self.frame.builder.select(condition, then, otherwise),
+        )  # fmt: skip

@@ -1,0 +1,231 @@
+"""How a chain of loops is computed together: which planes of its arrays are kept, and how the work is cut.
+
+A chain is a computation of ``loop`` fusions, each of which but the last is read by later ones only. It goes along the
+first dimension: for each place, which is a plane of the arrays, every loop computes the plane that the loops behind it
+are going to read, and the last one the plane itself. The arrays between them have only those planes in memory that
+are still read, in a ring. Where planes are too large for that, the second dimension is cut into tiles, and each tile goes
+along the first dimension by itself; what lies around a tile is computed for both of its neighbours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ..ir.hlo import Computation, Instruction
+from .reach import Window, offsets_read, window_along
+
+# Planes of an array between two loops that are kept at most: wider stencils would compute too much at each beginning.
+_MOST_PLANES: Final = 16
+# A unit of work goes along so many times the planes that it computes before its first one, and tiles are so many times
+# as high as what they read around them: a sixteenth is computed twice.
+_BEFORE: Final = 4
+# Units of work that are enough for all threads.
+_UNITS: Final = 32
+# A vector's worth of elements and more: shorter rows have other kernels.
+_SHORTEST_ROW: Final = 16
+_MOST_TILES: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """An operand that is a result of an earlier loop: which one, and its windows along the first two dimensions.
+
+    ``across`` is None where it is read anywhere along the second one.
+    """
+
+    stage: int
+    result: int
+    along: Window
+    across: Window | None
+
+
+@dataclass(slots=True)
+class Stage:
+    """A loop of a chain. For place p of the last loop it has computed its planes up to p + ``ahead``, and of those that
+    lie before the first place of a unit all from p + ``first`` on. ``planes`` are kept. ``wraps``: it computes planes
+    beyond its ends too, which are those at the other end. The same along the second dimension: ``above``, ``below``,
+    ``wraps_across``, of a tile.
+    """
+
+    loop: Instruction
+    dims: tuple[int, ...]
+    readings: dict[int, Reading]  # by the number of the operand
+    ahead: int = 0
+    first: int = 0
+    planes: int = 1
+    wraps: bool = False
+    above: int = 0
+    below: int = 0
+    wraps_across: bool = False
+    oldest: int = 0  # the earliest plane that is read for place p, from p
+
+
+@dataclass(slots=True)
+class Plan:
+    """``stages`` in order, the last one with the chain's results. ``tiles`` along the second dimension, of ``rows``
+    each, where it is tiled. ``places`` of the first dimension are a unit of work.
+    """
+
+    stages: list[Stage]
+    kept: int = 0  # bytes of all rings
+    tiles: int = 1
+    rows: int = 0
+    places: int = 1
+    before: int = 0  # places before a unit's first one at which some loop has something to compute
+    is_tiled: bool = False
+
+    @property
+    def units(self) -> int:
+        return -(-self.stages[-1].dims[0] // self.places) * self.tiles
+
+    def ring_rows(self, stage: Stage) -> int:
+        """Places along the second dimension that a ring of ``stage`` has."""
+        if not self.is_tiled:
+            return stage.dims[1]
+        return min(self.rows + stage.below - stage.above, stage.dims[1] + stage.below - stage.above)
+
+
+def plan_of(chain: Computation, most_kept: int) -> Plan | None:
+    """The plan for a chain's computation; None if its loops cannot be computed together or would have to keep more than
+    ``most_kept`` bytes.
+    """
+    stages = _stages(chain)
+    if stages is None or not _extend(stages):
+        return None
+    return _cut(Plan(stages), most_kept)
+
+
+def loops_of(chain: Computation) -> list[Instruction]:
+    """The loops of a chain's computation, in order."""
+    return [i for i in chain.instructions if i.opcode == "fusion"]
+
+
+def _stages(chain: Computation) -> list[Stage] | None:
+    numbers: dict[Instruction, int] = {}
+    stages: list[Stage] = []
+    for loop in loops_of(chain):
+        results = loop.called[0].results
+        dims = results[0].dims
+        if len(dims) < 2 or dims[-1] < _SHORTEST_ROW or any(r.dims != dims for r in results):
+            return None
+        offsets = offsets_read(loop.called[0])
+        if offsets is None:
+            return None
+        readings = {}
+        for parameter, read in offsets.items():
+            number = parameter.attributes["index"]
+            source, result = source_of(loop.operands[number])
+            if source not in numbers:
+                continue
+            producer = stages[numbers[source]]
+            if len(producer.dims) != len(dims):
+                return None
+            along, across = (window_along(d, list(read), producer.dims[d], dims[d]) for d in (0, 1))
+            if along is None or along.high - along.low >= _MOST_PLANES:
+                return None
+            readings[number] = Reading(numbers[source], result, along, across)
+        numbers[loop] = len(stages)
+        stages.append(Stage(loop, dims, readings))
+    return stages
+
+
+def source_of(operand: Instruction) -> tuple[Instruction, int]:
+    """The instruction that has the value, and which of its results it is."""
+    if operand.opcode == "get-tuple-element":
+        return operand.operands[0], operand.attributes["index"]
+    return operand, 0
+
+
+def _extend(stages: Sequence[Stage]) -> bool:
+    """Say for each stage which planes and rows later ones need; whether that is possible."""
+    read: set[int] = set()
+    for number in range(len(stages) - 1, -1, -1):
+        reader = stages[number]
+        for reading in reader.readings.values():
+            stage, along, across = stages[reading.stage], reading.along, reading.across
+            is_first = reading.stage not in read
+            read.add(reading.stage)
+            low, high = reader.first + along.low, reader.ahead + along.high
+            oldest = reader.ahead + along.low
+            stage.first = low if is_first else min(stage.first, low)
+            stage.ahead = high if is_first else max(stage.ahead, high)
+            stage.oldest = oldest if is_first else min(stage.oldest, oldest)
+            stage.wraps |= along.wraps or reader.wraps
+            # A plane beyond the end of one loop is made of planes beyond the end of another: both ends are one place.
+            if (along.wraps or reader.wraps) and stage.dims[0] != reader.dims[0]:
+                return False
+            if across is not None:
+                up, down = reader.above + across.low, reader.below + across.high
+                stage.above = up if is_first else min(stage.above, up)
+                stage.below = down if is_first else max(stage.below, down)
+                stage.wraps_across |= across.wraps or reader.wraps_across
+    if len(read) != len(stages) - 1:
+        return False
+    for stage in stages:
+        stage.planes = stage.ahead - min(stage.oldest, stage.ahead) + 1
+        if stage.wraps and stage.planes + (stage.ahead - stage.first) > stage.dims[0]:
+            return False
+    return True
+
+
+def _cut(plan: Plan, most_kept: int) -> Plan | None:
+    """The plan with tiles and units of work that keep no more than ``most_kept`` bytes; None if there are none."""
+    last = plan.stages[-1]
+    plan.before = max(s.ahead - s.first for s in plan.stages)
+    plan.rows = last.dims[1]
+    plan.kept = _bytes(plan)
+    while plan.kept > most_kept:
+        if not plan.is_tiled and not _has_tiles(plan):
+            return None
+        plan.is_tiled = True
+        plan.tiles *= 2
+        plan.rows = -(-last.dims[1] // plan.tiles)
+        if plan.tiles > _MOST_TILES or plan.rows < _BEFORE * _around(plan) or plan.rows < 2:
+            return None
+        plan.kept = _bytes(plan)
+    plan.tiles = -(-last.dims[1] // plan.rows)  # none of them is empty
+    share = -(-last.dims[0] * plan.tiles // _UNITS)
+    plan.places = min(last.dims[0], max(share, _BEFORE * plan.before, 1))
+    return plan
+
+
+def _has_tiles(plan: Plan) -> bool:
+    """Whether the second dimension can be cut: it is not that of the rows, and each array is read near by."""
+    last = plan.stages[-1]
+    if len(last.dims) < 3:
+        return False
+    for stage in plan.stages:
+        for reading in stage.readings.values():
+            source = plan.stages[reading.stage]
+            if reading.across is None or (source.wraps_across and source.dims[1] != stage.dims[1]):
+                return False
+    return True
+
+
+def _around(plan: Plan) -> int:
+    return max(s.below - s.above for s in plan.stages)
+
+
+def _bytes(plan: Plan) -> int:
+    return sum(math.prod(dims) * size for dims, size in _rings(plan))
+
+
+def _rings(plan: Plan) -> Iterator[tuple[tuple[int, ...], int]]:
+    for stage in plan.stages[:-1]:
+        for result in stage.loop.called[0].results:
+            yield ring_dims(plan, stage), result.dtype.size
+
+
+def ring_dims(plan: Plan, stage: Stage) -> tuple[int, ...]:
+    """The dimensions of what is kept of a result of ``stage``."""
+    return (
+        (stage.planes, plan.ring_rows(stage), *stage.dims[2:])
+        if len(stage.dims) > 2
+        else (
+            stage.planes,
+            *stage.dims[1:],
+        )
+    )

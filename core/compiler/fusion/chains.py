@@ -1,0 +1,174 @@
+"""Chains: loops that read one another's neighbourhoods become one kernel.
+
+A stencil of a stencil, such as the gradient of squared differences or the stages of a Runge-Kutta step on a grid, is
+two loops with an array between them, for computing it again in each place would be many times the work. Where that
+array is larger than the nearest caches, writing and reading it takes much of the time. Here such loops become a fusion
+of the kind ``chain``, whose computation has them as fusions (:mod:`.chain_plan`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from ..ir.control_flow import executable_computations
+from ..ir.hlo import (
+    Computation,
+    Instruction,
+    Module,
+    Shape,
+    get_tuple_element,
+    parameter,
+)
+from .chain_plan import plan_of, source_of
+
+if TYPE_CHECKING:
+    from ..targets.target import Target
+
+#: The kind of these fusions.
+CHAIN: Final = "chain"
+# Loops in one chain, and arrays that it reads.
+_MOST_LOOPS: Final = 8
+_MOST_OPERANDS: Final = 40
+
+
+def chain_loops(module: Module, target: Target) -> Module:
+    """The module, which is fused and in its final order, with chains in the places of such loops."""
+    least = target.costs.fusion.chained
+    if not least:
+        return module
+    done: dict[Computation, Computation] = {}
+    for computation in executable_computations(module):
+        chains = _Finder(computation, least, target.costs.memory.planes).find()
+        calls_new = any(done.get(c, c) is not c for i in computation.instructions for c in i.called)
+        if chains or calls_new:
+            done[computation] = _with_chains(computation, chains, done)
+    return replace(module, entry=done[module.entry]) if module.entry in done else module
+
+
+class _Finder:
+    """Finds the chains of one computation, with arrays of at least ``least`` bytes between their loops."""
+
+    def __init__(self, computation: Computation, least: int, most_kept: int) -> None:
+        self.computation = computation
+        self.least, self.most_kept = least, most_kept
+        self.results = set(computation.results)
+        self.users: Mapping[Instruction, Sequence[Instruction]] = {}
+
+    def find(self) -> dict[Instruction, list[Instruction]]:
+        """The loops of each chain, in order, by the last of them."""
+        instructions = self.computation.instructions
+        if not any(_is_loop(i) and self.is_large(i) for i in instructions):
+            return {}
+        self.users = self.computation.users()
+        position = {i: n for n, i in enumerate(instructions)}
+        chains: dict[Instruction, list[Instruction]] = {}
+        taken: set[Instruction] = set()
+        for last in reversed(instructions):
+            if last not in taken and _is_loop(last):
+                loops = self.grown(last, taken, position)
+                if len(loops) > 1:
+                    chains[last] = loops
+                    taken.update(loops)
+        return chains
+
+    def grown(
+        self, last: Instruction, taken: set[Instruction], position: Mapping[Instruction, int]
+    ) -> list[Instruction]:
+        """The loops that can be computed together with ``last``, in order; itself alone if there are none."""
+        loops, refused = [last], set[Instruction]()
+        while len(loops) < _MOST_LOOPS:
+            sources = {source_of(o)[0] for loop in loops for o in loop.operands}
+            sources -= {*loops, *refused, *taken}
+            wanted = [s for s in sources if self.may_join(s, loops)]
+            if not wanted:
+                break
+            source = max(wanted, key=position.__getitem__)
+            more = sorted([*loops, source], key=position.__getitem__)
+            body = chain_of(more)[1]
+            if len(body.parameters) <= _MOST_OPERANDS and plan_of(body, self.most_kept) is not None:
+                loops = more
+            else:
+                refused.add(source)
+        return loops
+
+    def may_join(self, source: Instruction, loops: Sequence[Instruction]) -> bool:
+        """Whether ``source`` is a loop with large results that nobody but ``loops`` reads."""
+        if not _is_loop(source) or not self.is_large(source) or source in self.results:
+            return False
+        readers: list[Instruction] = []
+        for user in self.users[source]:
+            if user.opcode != "get-tuple-element":
+                readers.append(user)
+            elif user in self.results:
+                return False
+            else:
+                readers += self.users[user]
+        return all(reader in loops for reader in readers)
+
+    def is_large(self, loop: Instruction) -> bool:
+        """Whether the caches do not hold a result of ``loop`` until it is read."""
+        shapes = loop.result_shapes
+        return all(isinstance(s, Shape) for s in shapes) and (
+            max(s.bytes for s in shapes if isinstance(s, Shape)) >= self.least
+        )
+
+
+def _is_loop(i: Instruction) -> bool:
+    return i.opcode == "fusion" and i.attributes["kind"] == "loop"
+
+
+def chain_of(loops: Sequence[Instruction]) -> tuple[list[Instruction], Computation]:
+    """The operands of a chain of ``loops``, which are in order, and its computation."""
+    inner: dict[
+        Instruction, Instruction
+    ] = {}  # what stands outside -> what stands in the computation
+    operands: list[Instruction] = []
+    body: list[Instruction] = []
+    for loop in loops:
+        for operand in loop.operands:
+            source, _ = source_of(operand)
+            if operand in inner:
+                continue
+            if source in inner:  # a result of a loop of the chain
+                inner[operand] = get_tuple_element(inner[source], operand.attributes["index"])
+                body.append(inner[operand])
+            else:
+                inner[operand] = parameter(len(operands), operand.shape)
+                operands.append(operand)
+        inner[loop] = loop.replace(operands=[inner[o] for o in loop.operands])
+        body.append(inner[loop])
+    root = body[-1]
+    if not isinstance(root.shape, Shape):
+        results = [get_tuple_element(root, n) for n in range(len(root.result_shapes))]
+        root = Instruction("tuple", root.shape, results)
+        body += [*results, root]
+    parameters = [inner[o] for o in operands]
+    return operands, Computation(f"chain_{loops[-1].name}", parameters, [*parameters, *body], root)
+
+
+def _with_chains(
+    computation: Computation,
+    chains: Mapping[Instruction, Sequence[Instruction]],
+    done: Mapping[Computation, Computation],
+) -> Computation:
+    """``computation`` with the chains in the places of their last loops; ``done``: of those it calls."""
+    inside = {loop for loops in chains.values() for loop in loops[:-1]}
+    mapped: dict[Instruction, Instruction] = {}
+    instructions: list[Instruction] = []
+    for i in computation.instructions:
+        if i in inside or source_of(i)[0] in inside:
+            continue
+        operands, called = i.operands, i.called
+        attributes = i.attributes
+        if i in chains:
+            outside, body = chain_of(chains[i])
+            operands, called, attributes = tuple(outside), (body,), {"kind": CHAIN}
+        now = [mapped.get(o, o) for o in operands]
+        renamed = [done.get(c, c) for c in called]
+        if i in chains or now != list(operands) or renamed != list(called):
+            mapped[i] = i.replace(operands=now, called=renamed, attributes=attributes)
+        instructions.append(mapped.get(i, i))
+    root = mapped.get(computation.root, computation.root)
+    return Computation(computation.name, computation.parameters, instructions, root)
