@@ -3,11 +3,13 @@
 PyTorch/XLA's programs repeat what the program before had, token by token, and so do the parts of a notebook. The text
 that is taken is the text that would be written: a kernel's key is all that its emitter goes by (the instruction, its
 operands' shapes, the target, and how much effort code gets at this place of the module). The
-instructions that compute the operands are not in the key, and no emitter looks at them.
+instructions that compute the operands are not in the key, and no emitter looks at them. Text is kept compressed,
+and that of functions which many kernels call once: a process may compile thousands of small programs.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
@@ -17,22 +19,47 @@ from ...fusion.fused import attributes_key
 from ...ir import hlo
 from .. import effort
 from ..llvm_ir import Closed, Module
+from ..llvm_ir.instructions import Function
 from .emit import EmittedKernel, emit_kernel, function_name
 
 if TYPE_CHECKING:
     from ...targets.target import Target
 
-# Characters of text to keep; what was used longest ago goes first.
-LIMIT: Final = 32 << 20
+# Bytes of compressed text to keep; what was used longest ago goes first.
+LIMIT: Final = 16 << 20
+_MOST_HELPERS: Final = 2048
+_FASTEST: Final = 1  # of zlib's levels: 13 us for 5 KB
 
 
 @dataclass(frozen=True, slots=True)
 class _Written:
+    """A kernel as it was written. ``code`` is without the text of the kernel's own function, which is ``text``,
+    compressed; ``size``: characters of all.
+    """
+
     kernel: EmittedKernel
     code: Closed
+    text: bytes
     size: int
 
+    @classmethod
+    def of(cls, kernel: EmittedKernel, code: Closed) -> _Written:
+        *helpers, own = code.functions
+        if len(_helpers) > _MOST_HELPERS:
+            _helpers.clear()
+        shared = [_helpers.setdefault((h.name, h.attributes, h.body), h) for h in helpers]
+        without = replace(code, functions=(*shared, replace(own, body="")))
+        return cls(kernel, without, zlib.compress(own.body.encode(), _FASTEST), code.size)
 
+    def complete(self) -> Closed:
+        """The code with all texts."""
+        *helpers, own = self.code.functions
+        text = zlib.decompress(self.text).decode()
+        return replace(self.code, functions=(*helpers, replace(own, body=text)))
+
+
+# The functions that kernels call, such as a sine's, by name, attributes and text. Many kernels have the same.
+_helpers: dict[tuple[str, str, str], Function] = {}
 _kept: OrderedDict[Hashable, _Written] = OrderedDict()
 _size = 0
 _written = 0
@@ -47,6 +74,7 @@ def clear() -> None:
     """Forget everything."""
     global _size
     _kept.clear()
+    _helpers.clear()
     _size = 0
 
 
@@ -62,7 +90,7 @@ def kernel(
     if known is not None and effort.same_after(module, known.size, len(known.code.functions)):
         _kept.move_to_end(key)
         taken = replace(known.kernel, function=function_name(name))
-        module.take(known.code, taken.function)
+        module.take(known.complete(), taken.function)
         return taken
     size, functions = module.size, len(module.functions)
     emitted = emit_kernel(module, target, instruction, name)
@@ -71,18 +99,17 @@ def kernel(
     if known is None and effort.same_after(
         module, size - module.size, functions - len(module.functions)
     ):
-        code = module.closed(emitted.function)
-        _keep(key, _Written(emitted, code, code.size))
+        _keep(key, _Written.of(emitted, module.closed(emitted.function)))
     return emitted
 
 
 def _keep(key: Hashable, written: _Written) -> None:
     global _size
     _kept[key] = written
-    _size += written.size
+    _size += len(written.text)
     while _size > LIMIT:
         _, oldest = _kept.popitem(last=False)
-        _size -= oldest.size
+        _size -= len(oldest.text)
 
 
 def _key(instruction: hlo.Instruction) -> Hashable:
