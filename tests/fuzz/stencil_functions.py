@@ -76,7 +76,8 @@ def _stage(chances: Random, values: list[Array]) -> Array:
     total = None
     for _ in range(chances.choice([2, 3, 5])):
         x = _moved(chances, chances.choice(values[-3:]))
-        total = x if total is None else total + x * chances.choice([1, 1, -1, 2])
+        more = chances.choice([x, x, -x, x + x])  # (an infinite complex number times 1 is not itself)
+        total = x if total is None else total + more
     assert total is not None
     return bounded(total)
 

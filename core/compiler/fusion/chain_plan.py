@@ -3,8 +3,8 @@
 A chain is a computation of ``loop`` fusions, each of which but the last is read by later ones only. It goes along the
 first dimension: for each place, which is a plane of the arrays, every loop computes the plane that the loops behind it
 are going to read, and the last one the plane itself. The arrays between them have only those planes in memory that
-are still read, in a ring. Where planes are too large for that, the second dimension is cut into tiles, and each tile goes
-along the first dimension by itself; what lies around a tile is computed for both of its neighbours.
+are still read, in a ring. Where planes are too large for that, the second dimension is cut into tiles, and each tile
+goes along the first dimension by itself; what lies around a tile is computed for both of its neighbours.
 """
 
 from __future__ import annotations
