@@ -23,8 +23,8 @@ Array = Any
 
 # Arrays of 64 KB and more (Costs.fusion.chained), some with rows that no vector fills.
 _GRIDS: Final = [
-    (64, 260), (130, 200), (257, 129), (1000, 33), (2000, 16), (33, 700), (16, 33, 65), (40, 41, 17),
-    (70, 16, 20), (9, 64, 64), (128, 20, 8), (6, 33, 9, 16), (20000, 3), (40000,),
+    (64, 260), (130, 200), (257, 129), (1000, 64), (2000, 16), (33, 700), (16, 33, 65), (40, 41, 17),
+    (70, 16, 67), (9, 64, 64), (128, 20, 8), (6, 33, 9, 64), (20000, 3), (40000,),
 ]  # fmt: skip
 _DTYPES: Final = [
     "float32",
@@ -76,7 +76,9 @@ def _stage(chances: Random, values: list[Array]) -> Array:
     total = None
     for _ in range(chances.choice([2, 3, 5])):
         x = _moved(chances, chances.choice(values[-3:]))
-        more = chances.choice([x, x, -x, x + x])  # (an infinite complex number times 1 is not itself)
+        more = chances.choice(
+            [x, x, -x, x + x]
+        )  # (an infinite complex number times 1 is not itself)
         total = x if total is None else total + more
     assert total is not None
     return bounded(total)

@@ -24,8 +24,6 @@ _MOST_PLANES: Final = 16
 _BEFORE: Final = 4
 # Units of work that are enough for all threads.
 _UNITS: Final = 32
-# A vector's worth of elements and more: shorter rows have other kernels.
-_SHORTEST_ROW: Final = 16
 _MOST_TILES: Final = 64
 
 
@@ -109,7 +107,7 @@ def _stages(chain: Computation) -> list[Stage] | None:
     for loop in loops_of(chain):
         results = loop.called[0].results
         dims = results[0].dims
-        if len(dims) < 2 or dims[-1] < _SHORTEST_ROW or any(r.dims != dims for r in results):
+        if len(dims) < 2 or any(r.dims != dims for r in results):
             return None
         offsets = offsets_read(loop.called[0])
         if offsets is None:

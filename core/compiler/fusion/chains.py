@@ -31,6 +31,8 @@ CHAIN: Final = "chain"
 # Loops in one chain, and arrays that it reads.
 _MOST_LOOPS: Final = 8
 _MOST_OPERANDS: Final = 40
+# Elements of their rows at least: a chain takes each row by itself, where a loop may take several as one.
+_SHORTEST_ROW: Final = 64
 
 
 def chain_loops(module: Module, target: Target) -> Module:
@@ -116,7 +118,11 @@ class _Finder:
 
 
 def _is_loop(i: Instruction) -> bool:
-    return i.opcode == "fusion" and i.attributes["kind"] == "loop"
+    """Whether ``i`` is a loop whose rows are long enough for a chain."""
+    if i.opcode != "fusion" or i.attributes["kind"] != "loop":
+        return False
+    dims = i.called[0].results[0].dims
+    return len(dims) > 1 and dims[-1] >= _SHORTEST_ROW
 
 
 def chain_of(loops: Sequence[Instruction]) -> tuple[list[Instruction], Computation]:

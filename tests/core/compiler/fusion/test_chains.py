@@ -23,7 +23,7 @@ from tests.core.compiler.loops import GENERATED, read
 from tests.core.compiler.simulate import Simulation
 
 F32 = dtypes.F32
-SHAPE = (40, 50)
+SHAPE = (40, 70)
 
 
 def compiled(
@@ -162,10 +162,10 @@ def test_nearly_chains(function: Callable) -> None:
 @pytest.mark.parametrize(
     ("dims", "least", "kept"),
     [
-        ((40, 50), 40 * 50 * 4 + 1, 1 << 18),
-        ((40, 50), 1, 500),
+        ((40, 70), 40 * 70 * 4 + 1, 1 << 18),
+        ((40, 70), 1, 500),
         ((2000,), 1, 1 << 18),
-        ((300, 5), 1, 1 << 18),
+        ((300, 63), 1, 1 << 18),
     ],
     ids=["small", "wide rows", "one dimension", "short rows"],
 )
@@ -183,7 +183,7 @@ def test_shapes_without_chains(dims: tuple[int, ...], least: int, kept: int) -> 
 def test_each_array_between_the_loops_is_without_memory() -> None:
     module = compiled(runge_kutta, SHAPE)
     simulation = Simulation(module)
-    assert sum(a.size for a in simulation.assignment.allocations) < 3 * 40 * 50 * 4
+    assert sum(a.size for a in simulation.assignment.allocations) < 3 * 40 * 70 * 4
 
 
 # ------------------------------------------------------------------------------------------------------ what is read
