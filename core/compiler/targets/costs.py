@@ -144,6 +144,12 @@ class Memory:
     streamed_far: Annotated[
         int, "bytes", "from which on such a matrix is fetched into all caches but the nearest"
     ]
+    streamed_row: Annotated[
+        int,
+        "bytes",
+        "of a single row, as sums have it, up to which the columns of such a matrix that are rows of memory are read "
+        "one after the other; 0: they are not",
+    ]
     streamed_made: Annotated[int, "bytes", "from which on writing one does that is made of less"]
     past_caches: Annotated[int, "bytes", "from which on a loop writes past the caches"]
     transposed_past_caches: Annotated[

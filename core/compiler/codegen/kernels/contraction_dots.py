@@ -24,6 +24,8 @@ _MOST_SUMMED: Final = 8
 _MOST_DIVIDED: Final = 16
 # The most columns of a matrix that streams by in a tile, but for those that a single row meets.
 _MOST_COLUMNS: Final = 4
+# Sums of a column that is read alone: an addition waits for the one before it for as long as so many take.
+_CHAINS: Final = 4
 
 
 class Dots:
@@ -42,12 +44,15 @@ class Dots:
         self.rest = minor.size - self.main
         self.mask = mask_of(self.rest, self.lanes) if self.rest and loops.can_mask else None
         self.streams = loops.fetches and loops.streams()
-        self.height, self.width = self.size_of_tiles()
-        self.tiles = self.height * self.width
         # Numbers along the contracted dimension that are read together.
         self.in_word: int = loops.dot.attributes.get("interleaved", 1)
+        self.one_by_one = self.reads_one_by_one()
+        self.height, self.width = self.size_of_tiles()
+        self.tiles = self.height * self.width
+        self.chains = _CHAINS if self.one_by_one else 1  # sums of each element of the tile
         in_pairs = self.tiles <= 4 and self.main % (2 * self.lanes) == 0
         self.unroll = (loops.line if self.streams else 2 if in_pairs else 1) * self.in_word
+        self.unroll = math.lcm(self.unroll, self.chains)
         self.scales = shared_scales(loops) if self.streams else None
         self.scaled = self.summed_before_scales()
         if self.scaled:
@@ -58,6 +63,9 @@ class Dots:
         # The next columns are fetched ahead, rather than the next elements of these.
         read = self.width * minor.size * loops.streamed_size // self.in_word
         self.skips = read <= costs.memory.columns_ahead and not self.others
+        if self.one_by_one:  # what is behind a column in memory is the next one
+            self.skips = False
+            self.ahead = costs.blocks.streamed_ahead // loops.streamed_size
         # The lanes behind the end are loaded as zeros, whose product adds nothing unless something is computed of them:
         # an operand's 1 / 0 there would make the sum NaN.
         self.adds_nothing = all(_keeps_zeros(operand) for operand in loops.dot.operands)
@@ -67,10 +75,29 @@ class Dots:
             by_column = arrays_by_column(loops.dot, loops.sources[1], results)
         self.staged = Staged(self.g, by_column, self.width, loops.lanes, costs.memory.sums)
 
+    def reads_one_by_one(self) -> bool:
+        """Whether the columns of a matrix that streams by are read one after the other, in the order of memory, and not
+        beside each other: a single row, which is read again for each of them, stays in the nearest cache.
+        """
+        loops, most = self.loops, self.loops.target.costs.memory.streamed_row
+        if loops.streamed_size == 1:
+            most *= 2  # by a row of 32 KB bytes are read at 0.83 of the memory's speed so, f32 at 0.90 rather than 0.94
+        return (
+            self.streams
+            and loops.row.size == 1
+            and not self.others
+            and loops.parts == 1
+            and self.in_word == 1
+            and self.lanes == loops.lanes
+            and self.minor.size * loops.register_bytes <= most
+        )
+
     def size_of_tiles(self) -> tuple[int, int]:
         """Rows and columns."""
         loops = self.loops
         rows, columns = loops.row.size, loops.column.size
+        if self.one_by_one:
+            return 1, 1
         if self.streams:
             height = -(-rows // -(-rows // loops.most_rows))
             # Scales of several columns take registers of their own.
@@ -138,11 +165,13 @@ class Dots:
     def sums(self) -> list[Element]:
         """The elements of the tile, row by row."""
         loops, width, tiles = self.loops, self.width, self.tiles
-        start = [loops.zeros(self.lanes) for _ in range(tiles)]
+        start = [loops.zeros(self.lanes) for _ in range(self.vectors)]
         if self.rest and self.mask is None:
             start += [loops.zeros(1) for _ in range(tiles)]
         terms = -(-self.minor.size // self.lanes)
         values = loops.contract(self.others, 1, start, self.along, terms)
+        if self.chains > 1:
+            values = [*self.joined(values[: self.vectors]), *values[self.vectors :]]
         found: list[Element] = []
         for r in range(self.height):
             sums = self.sum_lanes(values[r * width : (r + 1) * width])
@@ -150,6 +179,18 @@ class Dots:
                 sums = [loops.add_elements(a, b) for a, b in zip(sums, tail, strict=True)]
             found += sums
         return found
+
+    @property
+    def vectors(self) -> int:
+        """Accumulators of the tile that are vectors."""
+        return self.tiles * self.chains
+
+    def joined(self, chains: list[Element]) -> list[Element]:
+        """The sum of the sums of the tile's only element."""
+        while len(chains) > 1:
+            pairs = zip(chains[::2], chains[1::2], strict=True)
+            chains = [self.loops.add_elements(a, b) for a, b in pairs]
+        return chains
 
     def again_if_not_finite(self, sums: list[Element]) -> list[Element]:
         """``sums``, which were multiplied by scales, or those of the matrix as it is if one is not finite."""
@@ -164,7 +205,7 @@ class Dots:
     def along(self, at: Coordinates, accumulators: list[Element]) -> None:
         """Add all products along ``minor``: to vectors, and those behind the last whole vector to scalars."""
         size, lanes, step = self.minor.size, self.lanes, self.lanes * self.unroll
-        vectors, scalars = accumulators[: self.tiles], accumulators[self.tiles :]
+        vectors, scalars = accumulators[: self.vectors], accumulators[self.vectors :]
         whole = self.main // step * step
         if whole > step:
 
@@ -206,10 +247,13 @@ class Dots:
             k_right = self.in_matrix(start, by)
             if fetches and by % (self.loops.line * lanes * self.in_word) == 0:
                 self.fetch(at, k_right)
+            chain = number // max(1, self.scaled) % self.chains
+            part = accumulators[chain :: self.chains]
             if self.scales is None:
-                self.product(at, self.loops.offset(start, by, lanes, size), accumulators, k_right)
+                self.product(at, self.loops.offset(start, by, lanes, size), part, k_right)
             elif number % self.scaled == 0:
-                self.scaled_products(at, start, by, accumulators)
+                self.scaled_products(at, start, by, part)
+            accumulators[chain :: self.chains] = part
 
     def scaled_products(
         self, at: Coordinates, start: Coordinate, first: int, accumulators: list[Element]

@@ -243,6 +243,32 @@ def test_products_of_far_matrices(layout: str, rows: int) -> None:
         check_on(made, target)
 
 
+@pytest.mark.parametrize("depth", [500, 512, 576, 9000])
+@pytest.mark.parametrize("dtype", [dtypes.F32, dtypes.F64, dtypes.BF16, dtypes.S8], ids=str)
+def test_columns_one_after_the_other(dtype: dtypes.DType, depth: int) -> None:
+    """As a Zen 5 reads a matrix of rows of memory by a single short row, on any CPU."""
+    host = for_cpu("host")
+    memory = replace(host.costs.memory, streamed=1 << 12, streamed_row=1 << 14)
+    target = replace(host, costs=replace(host.costs, memory=memory))
+    result = dtypes.F64 if dtype is dtypes.F64 else dtypes.F32
+    made = dot((1, depth), (35, depth), ((1,), (1,)), dtype=dtype, result=result)
+    check_on(made, target)
+
+
+def test_which_columns_are_read_one_after_the_other() -> None:
+    """Those by rows that stay in the nearest cache of a Zen 5: their kernel stores one element at a time."""
+
+    def stores_vectors(rows: int, depth: int, dtype: dtypes.DType, cpu: str) -> bool:
+        made = dot((rows, depth), (512, depth), ((1,), (1,)), dtype=dtype, result=dtypes.F32)
+        return "store <" in Kernel(made, for_cpu(cpu)).ir
+
+    for dtype, most in ((dtypes.F32, 4096), (dtypes.BF16, 4096), (dtypes.S8, 8192)):
+        assert not stores_vectors(1, most, dtype, "znver5")
+        assert stores_vectors(1, most + 32, dtype, "znver5")
+        assert stores_vectors(4, most, dtype, "znver5")
+        assert stores_vectors(1, most, dtype, "znver4")
+
+
 @pytest.mark.parametrize("layout", ["nn", "nt"])
 @pytest.mark.parametrize("columns", [32, 19])
 def test_fusion_of_prologue_and_epilogue(layout: str, columns: int) -> None:
