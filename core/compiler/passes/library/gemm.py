@@ -235,7 +235,7 @@ def _is_read_long(matrix: Instruction, target: Target) -> bool:
     memory = target.costs.memory
     if size >= memory.streamed:
         return True
-    return size >= memory.streamed_made and _is_made_of_less(matrix, target, read_once=True)
+    return size >= memory.streamed_made and _is_made_of_less(matrix, target, 0.625, read_once=True)
 
 
 def _multiplies_faster(dot: Instruction, target: Target) -> bool:
@@ -313,15 +313,18 @@ def _is_dequantised(dot: Instruction, target: Target) -> bool:
     """Whether rhs is computed from less than half of its memory while it is packed."""
     if dot.attributes["dimension_numbers"].rhs_batch:
         return False
-    return _is_made_of_less(dot.operands[1], target, read_once=False)
+    return _is_made_of_less(dot.operands[1], target, 0.5, read_once=False)
 
 
-def _is_made_of_less(matrix: Instruction, target: Target, read_once: bool) -> bool:
-    """Whether ``matrix`` can be computed in registers from at most half of its memory."""
+def _is_made_of_less(matrix: Instruction, target: Target, part: float, read_once: bool) -> bool:
+    """Whether ``matrix`` can be computed in registers from at most a ``part`` of its memory.
+
+    Bytes are a half of bf16, and scales of bf16 for each 16 of them another sixteenth.
+    """
     while matrix.opcode in ("reshape", "transpose"):
         matrix = matrix.operands[0]
-    half = matrix.elements * matrix.dtype.size / 2
-    weights = Weights(matrix.dims, target.costs, most_bytes=half, read_once=read_once)
+    most = matrix.elements * matrix.dtype.size * part
+    weights = Weights(matrix.dims, target.costs, most_bytes=most, read_once=read_once)
     return weights.matrix(matrix) is not None
 
 

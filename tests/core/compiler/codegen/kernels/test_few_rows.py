@@ -81,6 +81,26 @@ def test_small_matrices_that_are_made_of_bytes(transposed: bool) -> None:
         assert (np.abs(got - left @ right) <= bound).all()
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+def test_small_matrices_that_are_made_of_bytes_and_scales(transposed: bool) -> None:
+    """Of a little more than half of their memory: bf16 of s8 with scales for groups of 32."""
+    k, n = 192, 200
+    weights, parameters = dequantised(S8, BF16, n, k, 32, transposed, "scale")
+    made = product((BF16, BF16), BF16, 1, n, k, (False, transposed))
+    made = made.replace(operands=[made.operands[0], weights])
+    arrays = [made.operands[0], *parameters]
+    after = optimised(made, arrays, "x86-64-v3")
+    assert not any(i.dims == weights.dims and i.dtype is BF16 for i in after.entry.instructions)
+    values = [random(o.dtype, o.dims, i) for i, o in enumerate(arrays)]
+    (got,) = NativeSimulation(after, "x86-64-v3").run(values)
+    left, wide = values[0].astype(np.float64), values[1].astype(np.float64)
+    scales = values[2].astype(np.float64)
+    right = wide * np.repeat(scales, 32, 1 if transposed else 0)
+    right = right.T if transposed else right
+    bound = 2.0**-7 * (np.abs(left) @ np.abs(right))
+    assert (np.abs(got.astype(np.float64) - left @ right) <= bound).all()
+
+
 @pytest.mark.parametrize("type_", [F32, BF16], ids=str)
 @pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)])
 def test_matrix_on_the_left(type_: DType, transposed: tuple[bool, bool]) -> None:
