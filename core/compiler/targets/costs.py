@@ -572,6 +572,11 @@ class Blocks:
     long_rows: Annotated[int, "rows", "where sums are long"]
     columns: Annotated[int, "columns", "of the result"]
     streamed_rows: Annotated[int, "rows", "of a matrix that streams by, in a step"]
+    streamed_narrow: Annotated[
+        int,
+        "columns",
+        "of such a matrix, more than which one row takes half as many rows of at once",
+    ]
     streamed_columns: Annotated[int, "columns", "of such a matrix, whose sums are kept"]
     streamed_across: Annotated[
         int,

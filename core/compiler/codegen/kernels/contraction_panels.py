@@ -44,6 +44,10 @@ class Panels:
         self.block = -(-column.size // (blocks * step)) * step  # columns
         if self.block > column.size:
             self.block -= step
+        if not c.batch and not c.columns[:-1] and column.size % step == 0:
+            # The last block would be moved back, and compute columns again that others have: narrow blocks, of which
+            # a thread takes several at once, do not.
+            self.block = self.block if column.size % self.block == 0 else step
         self.blocks = -(-column.size // self.block)
         self.merged = 1  # blocks that a thread takes at once, if it has so many
         if not c.batch and not c.columns[:-1]:
@@ -67,11 +71,13 @@ class Panels:
         second one, which is added to the third one after some, and so on (see :mod:`.accumulation`).
         """
         # One row has little to add up for each line of the matrix: fewer pages are read at once, if they are fetched
-        # into the nearest cache. (Words of several numbers along the contracted dimension are read once for all of
-        # them.)
+        # into the nearest cache and rows of the matrix are long. (Words of several numbers along the contracted
+        # dimension are read once for all of them.)
+        blocks = self.loops.target.costs.blocks
         single = self.row.size == 1 and self.in_a_word == 1
-        pages = 2 if single and not self.loops.is_far else 1
-        rows = self.loops.target.costs.blocks.streamed_rows // pages
+        are_long = self.column.size > blocks.streamed_narrow
+        pages = 2 if single and are_long and not self.loops.is_far else 1
+        rows = blocks.streamed_rows // pages
         spans, most = [rows], BLOCK // 2
         if self.scales is not None:
             self.scaled = self.scales.part(rows, rows * most)

@@ -80,6 +80,7 @@ _MEASURED: Final = MappingProxyType(
         "matrices.gathered": "python -m benchmarks.convolutions",
         "blocks.long_rows": "python -m benchmarks.convolutions",
         "blocks.streamed_rows": "python -m benchmarks.fused_products rows",
+        "blocks.streamed_narrow": "python -m benchmarks.fused_products rows",
         "blocks.streamed_columns": "python -m benchmarks.fused_products rows",
         "blocks.streamed_across": "python -m benchmarks.fused_products rows",
         "blocks.streamed_ahead": "python -m benchmarks.fused_products rows",
@@ -265,6 +266,7 @@ _HOST: Final = Costs(
         long_rows=640,
         columns=256,
         streamed_rows=8,
+        streamed_narrow=0,
         streamed_columns=1024,
         streamed_across=8,
         streamed_ahead=1 << 13,
@@ -413,7 +415,7 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
         memory = replace(memory, groups_ahead=32)
         products = replace(products, copied_rows=256, copied_rhs=1 << 21, far_f32=15 << 19)
     name = cpu.partition("+")[0]
-    kernels, tiles = _HOST.kernels, _HOST.tiles
+    kernels, tiles, blocks = _HOST.kernels, _HOST.tiles, _HOST.blocks
     if name == "znver3":
         # A library multiplies up to 128 rows by a rhs of [k, n] faster than units of work that copy its parts, unless
         # the rows of rhs lie a multiple of 2 KB apart, which takes it half as long again, or reading rhs takes long.
@@ -466,6 +468,9 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
         # One run through memory is fetched faster than four beside each other. A row of 32 KB is pushed out of the
         # nearest cache, of 48 KB, by what streams by: then it is read for four columns at a time.
         memory = replace(memory, streamed_row=1 << 14)
+        # A short row is over before its lines come: eight are read at once. Bf16 of 2048 columns would take 1.1 times
+        # as long so.
+        blocks = replace(blocks, streamed_narrow=1536)
         # Pairs take a fourth of the time of the "dot" kernel, which converts bf16 to f32.
         products = replace(products, packed_small=40**3)
         convolutions = replace(
@@ -503,6 +508,7 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
         products=products,
         convolutions=convolutions,
         loops=loops,
+        blocks=blocks,
     )
 
 

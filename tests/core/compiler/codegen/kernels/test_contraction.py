@@ -269,6 +269,34 @@ def test_which_columns_are_read_one_after_the_other() -> None:
         assert stores_vectors(1, most, dtype, "znver4")
 
 
+@pytest.mark.parametrize("dtype", [dtypes.F32, dtypes.F64, dtypes.BF16, dtypes.S8], ids=str)
+@pytest.mark.parametrize("columns", [192, 500, 576, 1600])
+def test_one_row_by_short_rows(dtype: dtypes.DType, columns: int) -> None:
+    """Eight short rows at once, as a Zen 5 takes them, and blocks of columns that are whole numbers of a row or not."""
+    host = for_cpu("host")
+    costs = replace(
+        host.costs,
+        memory=replace(host.costs.memory, streamed=1 << 12),
+        blocks=replace(host.costs.blocks, streamed_narrow=1536),
+    )
+    target = replace(host, costs=costs)
+    result = dtypes.F64 if dtype is dtypes.F64 else dtypes.F32
+    for depth in (67, 320):
+        made = dot((1, depth), (depth, columns), ((1,), (0,)), dtype=dtype, result=result)
+        check_on(made, target)
+
+
+def test_how_many_short_rows_are_read_at_once() -> None:
+    """Eight by one row on a Zen 5, four on other CPUs; each fetches a row that comes later."""
+
+    def fetches(columns: int, cpu: str) -> int:
+        made = dot((1, 512), (512, columns), ((1,), (0,)), dtype=dtypes.S8, result=dtypes.F32)
+        return Kernel(made, for_cpu(cpu)).ir.count("call void @llvm.prefetch")
+
+    assert fetches(1536, "znver5") == 2 * fetches(1536, "x86-64-v4")
+    assert fetches(1600, "znver5") == fetches(1600, "x86-64-v4")
+
+
 @pytest.mark.parametrize("layout", ["nn", "nt"])
 @pytest.mark.parametrize("columns", [32, 19])
 def test_fusion_of_prologue_and_epilogue(layout: str, columns: int) -> None:
