@@ -335,6 +335,28 @@ def heads() -> Program:
     return Program(chain, (normal(4, 512, 512), normal(512, 32, seed=1)))
 
 
+def group_norm() -> Program:
+    """[2, 32, 32, 320], as in a diffusion model: 32 groups of 10 features, and silu."""
+
+    def normalise(x: Any, scale: Any, bias: Any) -> Any:
+        parts = x.reshape(*x.shape[:-1], 32, -1)
+        rest = parts - parts.mean((1, 2, 4), keepdims=True)
+        factor = lax.rsqrt((rest**2).mean((1, 2, 4), keepdims=True) + 1e-5)
+        return jax.nn.silu((rest * factor).reshape(x.shape) * scale + bias)
+
+    return Program(normalise, (normal(2, 32, 32, 320), normal(320, seed=1), normal(320, seed=2)))
+
+
+def group_norm_gradient() -> Program:
+    """The gradients of group_norm."""
+    program = group_norm()
+
+    def loss(*arguments: Any) -> Any:
+        return (program.function(*arguments) ** 2).sum()
+
+    return Program(jax.grad(loss, (0, 1, 2)), program.arguments)
+
+
 # --------------------------------------------------------------------------------- small bodies over long vectors
 
 
@@ -395,6 +417,8 @@ PROGRAMS: Final[dict[str, Callable[[], Program]]] = {
             qubits,
             channels,
             heads,
+            group_norm,
+            group_norm_gradient,
             logistic_map,
             mandelbrot,
             heat,

@@ -44,6 +44,7 @@ from .passes.late_products import multiply_late
 from .passes.library import match_library
 from .passes.limit_masks import mask_by_limits
 from .passes.loop_places import settle_places
+from .passes.merged_groups import merge_groups
 from .passes.overlap_collectives import overlap_collectives
 from .passes.overwritten import forget_overwritten
 from .passes.random import expand_random
@@ -108,6 +109,7 @@ OPTIMISATION: Final[tuple[Pass, ...]] = (
     join_pads,
     split_scans,
     split_scatters,
+    merge_groups,
     split_reductions,
     gather_transposes,
     eliminate_dead_code,
@@ -139,6 +141,7 @@ TARGET_PASSES: Final[frozenset[Pass]] = frozenset(
         hoist_packing,
         split_scans,
         split_scatters,
+        merge_groups,
         split_reductions,
         gather_transposes,
         compute_outputs_late,

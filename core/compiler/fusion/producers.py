@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ..ir.hlo import Instruction, Shape
-from ..ir.patterns import UPDATES
+from ..ir.patterns import UPDATES, reshaped_broadcast
 from ..ir.registry import OPS
 from .clusters import (
     FORBIDDEN,
@@ -74,6 +74,8 @@ def _may_compute(
         return False
     if opcode == "concatenate" and _mixes_pieces(sweep, instruction, cluster):
         return False
+    if opcode == "reshape" and _repeats_elements(sweep, instruction, cluster):
+        return False
     if len(cluster.members) >= MAXIMUM_MEMBERS and not is_free(instruction):
         return False  # what is free would be an array in memory instead
     return len(cluster.inputs) + len(instruction.operands) - 1 <= MAXIMUM_INPUTS or all(
@@ -128,6 +130,18 @@ def _mixes_pieces(sweep: Sweep, concatenate: Instruction, cluster: Cluster) -> b
                     and math.prod(user.dims[:d]) == math.prod(value.dims[:dimension])
                 ]
     return False
+
+
+def _repeats_elements(sweep: Sweep, reshape: Instruction, cluster: Cluster) -> bool:
+    """Whether ``reshape`` gives each element of a small array several times in a row, as the features of a group have
+    their sum, and ``cluster`` reads that again and again: each time it would divide an index.
+    """
+    (operand,) = reshape.operands
+    return (
+        operand.opcode == "broadcast"
+        and reshape.elements * sweep.limits.repeated <= cluster.elements
+        and reshaped_broadcast(operand, reshape.dims) is None
+    )
 
 
 def is_worth_copying(

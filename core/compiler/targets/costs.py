@@ -177,6 +177,9 @@ class Fusion:
         float, "instructions/element", "that a fusion may do more than kernels would"
     ]
     most: Annotated[float, "instructions/element", "of a fusion, with recomputation"]
+    repeated: Annotated[
+        float, "times", "a small array with repeated elements: a loop that reads it from memory"
+    ]
     row: Annotated[int, "elements", "of a row that stays in a cache near by"]
     kept: Annotated[
         float, "weight", "from which on a value of a row is kept rather than computed again"
@@ -275,6 +278,14 @@ class Components:
     ]
     moved: Annotated[
         float, "times", "the elements computed, that are taken apart or put together at most"
+    ]
+    members: Annotated[
+        int, "elements", "of a group of features: with at most so many, groups become one dimension"
+    ]
+    spread: Annotated[
+        float,
+        "times",
+        "what is copied for each member of a group: the array that has to be so large",
     ]
 
 

@@ -181,6 +181,7 @@ _HOST: Final = Costs(
         expensive=5.0,
         recomputed=24.0,
         most=600.0,
+        repeated=16.0,
         row=1 << 15,
         kept=3.0,
         short_row=512,
@@ -192,7 +193,7 @@ _HOST: Final = Costs(
         weights_read=1.25,
         chained=1 << 16,
     ),
-    components=Components(least=4096, least_component=64, moved=0.5),
+    components=Components(least=4096, least_component=64, moved=0.5, members=64, spread=8.0),
     loops=Loops(
         carried=8,
         latency=8.0,
