@@ -511,6 +511,15 @@ class Convolutions:
     generates_patches: Annotated[
         bool, "yes or no", "it is in f32 for windows that lie apart in an input of few features"
     ]
+    point_rows: Annotated[
+        int,
+        "positions",
+        "of all images, up to which windows of one element are rows of a product of f32 or bf16; 0: none are",
+    ]
+    window_rows: Annotated[int, "positions", "the same of larger windows, of f32"]
+    window_kernel: Annotated[int, "elements", "of the smallest kernel of these"]
+    pair_rows: Annotated[int, "positions", "the same of bf16 in pairs"]
+    pair_kernel: Annotated[int, "elements", "of the smallest kernel of these"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,7 +43,7 @@ from .gemm import Dimension, row_major
 from .joined_columns import with_joined_columns
 from .whole_pairs import with_whole_pairs
 from .window_products import generate_convolution
-from .window_rows import match_windows
+from .window_rows import match_few_positions, match_windows
 
 if TYPE_CHECKING:
     from ...targets.costs import Library
@@ -53,6 +53,9 @@ MAX_SPATIAL_DIMENSIONS: Final = 3
 
 def match_convolution(convolution: Instruction, context: Context) -> Instruction | None:
     """The library call that computes ``convolution``, or None if it is left to generated code."""
+    found = match_few_positions(convolution, context)
+    if found is not None:
+        return found
     if convolution_costs.prefers_generated(convolution, context.target):
         generated = (
             match_depthwise(convolution, context.target)

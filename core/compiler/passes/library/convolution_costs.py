@@ -47,6 +47,8 @@ AMX                groups of up to 8 features, but gradients of weights; depthwi
                    ones of windows above 3x3; from 16 features on, in
                    and out, gradients of weights, transposed ones, and, features first,
                    all but grouped ones
+f32, bf16, Zen 5   forward ones of few positions, as products                           the rows above
+                   (:func:`.window_rows.match_few_positions`)
 any, no oneDNN     all but complex numbers and truth values                             the "convolution" kernel
 =================  ===================================================================  ============================
 """

@@ -1,6 +1,6 @@
 """Convolutions that are products: the windows become rows of a matrix, the kernel is the other one.
 
-This is for the registers of matrices (AMX), whose tiles want 32 rows. Two kinds of convolutions gain by it:
+Two kinds of convolutions gain by it where registers of matrices (AMX), whose tiles want 32 rows, multiply:
 
 * Windows that do not overlap, as those of patches and of 1x1 kernels: the matrix of windows is the input in another
   order, or the input itself. The product sums over a window's positions and features together, however few features
@@ -8,6 +8,9 @@ This is for the registers of matrices (AMX), whose tiles want 32 rows. Two kinds
 * Few positions by a large kernel: the positions of a dimension, which are the rows of a tile of
   :mod:`.window_products`, are too few, and the kernel, which is read in tiles' order there, is copied a part at a time
   by a product. Copying the windows is less than what that saves: :func:`are_rows` compares both.
+
+Elsewhere those of few positions do (:func:`match_few_positions`), where generated products are as fast as a library: it
+lays out the kernel anew each time, which takes longer than the few positions do.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from ...codegen.kernels import product_forms
 from ...codegen.kernels.product_forms import ProductForm
+from ...ir import dtypes
 from ...ir.hlo import (
     ConvolutionDimensionNumbers,
     DotDimensionNumbers,
@@ -49,6 +53,35 @@ def match_windows(convolution: Instruction, context: Context) -> Instruction | N
     form = product_forms.choose_matrix(target, lhs.dtype, rhs.dtype, accumulator(convolution.dtype))
     if form is None or not is_plain(convolution) or not are_rows(convolution, form, target):
         return None
+    return _product(convolution, context)
+
+
+def match_few_positions(convolution: Instruction, context: Context) -> Instruction | None:
+    """The product that computes a forward ``convolution`` of f32 or bf16 that has few positions; None if something else
+    is faster.
+    """
+    costs = context.target.costs.convolutions
+    types = {convolution.dtype, *(o.dtype for o in convolution.operands)}
+    if types not in ({dtypes.F32}, {dtypes.BF16}) or not is_plain(convolution):
+        return None
+    numbers: ConvolutionDimensionNumbers = convolution.attributes["dimension_numbers"]
+    windows: tuple[WindowDimension, ...] = convolution.attributes["window"]
+    rows = math.prod(convolution.dims) // convolution.dims[numbers.output_feature]
+    elements = math.prod(w.size for w in windows)
+    if elements == 1:
+        return _product(convolution, context) if rows <= costs.point_rows else None
+    most, least = (
+        (costs.pair_rows, costs.pair_kernel)
+        if convolution.dtype is dtypes.BF16
+        else (costs.window_rows, costs.window_kernel)
+    )
+    kernel = math.prod(convolution.operands[1].dims)
+    if elements > _MOST_ELEMENTS or rows > most or kernel < least:
+        return None
+    return _product(convolution, context)
+
+
+def _product(convolution: Instruction, context: Context) -> Instruction | None:
     product = match_dot(_dot(convolution), context)  # of [batch, positions..., features]
     if product is None:
         return None

@@ -11,10 +11,12 @@ from tripont.core.compiler.ir import dtypes, hlo
 from tripont.core.compiler.ir.dtypes import DType
 from tripont.core.compiler.ir.hlo import WindowDimension as W
 from tripont.core.compiler.observe.dump import Dump
+from tripont.core.compiler.passes.library.context import Context
 from tripont.core.compiler.passes.library.convolution_costs import prefers_generated
+from tripont.core.compiler.passes.library.window_rows import match_few_positions
 from tripont.core.compiler.targets.host import for_cpu
 
-from tests.core.compiler.builders import module, op
+from tests.core.compiler.builders import module, op, priced
 from tests.core.compiler.codegen.emulated_matrices import Registers
 from tests.core.compiler.codegen.kernels.test_convolution import (
     LAYOUTS,
@@ -136,3 +138,70 @@ def test_what_follows_is_computed_from_the_sums() -> None:
     after = pipeline.run(module([*made.operands, other], last), for_cpu(AMX, False), Dump())
     fused = [i.attributes["kind"] for i in after.entry.instructions if i.opcode == "fusion"]
     assert fused == ["packed-dot"]
+
+
+# Numbers of the columns of a product that are few for its rows, strides, dilations, padding and three dimensions.
+FEW: list[dict[str, Any]] = [
+    {"sizes": POINTS, "window": [W(1), W(1)]},
+    {"sizes": POINTS, "window": [W(1, 2), W(1, 3, 1, 1)]},
+    {"sizes": {**LARGE, "O": 90}, "window": SAME},
+    {
+        "sizes": {**LARGE, "O": 90},
+        "window": [W(3, 1, 2, 2, window_dilation=2), W(3, 2, 1, 3)],
+    },
+    *(o for o in ROWS if o.get("layout") == "NDHWC,DHWIO,NDHWC"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", FEW, ids=lambda o: str(o)[:90])
+@pytest.mark.parametrize("layout", LAYOUTS[:3])
+@pytest.mark.parametrize("dtype", [dtypes.F32, BF16], ids=str)
+def test_numbers_of_few_positions(layout: str, dtype: DType, options: dict[str, Any]) -> None:
+    rows = {"point_rows": 512, "window_rows": 512, "pair_rows": 512}
+    target = priced("x86-64-v3", False, convolutions={**rows, "window_kernel": 1, "pair_kernel": 1})
+    made = convolution(**{"layout": layout, **options}, dtype=dtype)
+    after = pipeline.run(module(made.operands, made), target, Dump())
+    assert "packed-dot" in kernels_of(after)
+    assert not kernels_of(after) & {"window-product", "convolution"}
+    arrays = arrays_of(made)
+    (got,) = NativeSimulation(after, "x86-64-v3").run(arrays)
+    np.testing.assert_array_equal(got, reference(made, *arrays).astype(got.dtype))
+
+
+def _is_rows(made: hlo.Instruction, cpu: str) -> bool:
+    return match_few_positions(made, Context(for_cpu(cpu), {}, {})) is not None
+
+
+SEVEN = {"N": 1, "C": 512, "O": 512, "H": 7, "W": 7}
+
+
+@pytest.mark.parametrize(
+    ("f32", "bf16", "options"),
+    [
+        (True, True, {"window": [W(1), W(1)]}),
+        (True, True, {"window": [W(1), W(1)], "sizes": {**SEVEN, "N": 8}}),
+        (False, False, {"window": [W(1), W(1)], "sizes": {**SEVEN, "N": 16}}),  # 784 positions
+        (True, True, {"window": SAME}),
+        (False, True, {"window": SAME, "sizes": {**SEVEN, "N": 8}}),  # 392
+        (False, False, {"window": SAME, "sizes": {**SEVEN, "N": 9}}),
+        (False, True, {"window": SAME, "sizes": {**SEVEN, "C": 128, "O": 128}}),  # a small kernel
+        (False, False, {"window": SAME, "feature_groups": 2}),
+        (False, False, {"window": [W(7, 1, 3, 3), W(5, 1, 2, 2)]}),  # 35 parts of rows
+    ],
+    ids=str,
+)
+def test_few_positions_are_rows_on_a_zen_5(f32: bool, bf16: bool, options: dict[str, Any]) -> None:
+    for dtype, rows in ((dtypes.F32, f32), (BF16, bf16)):
+        made = convolution(**{"sizes": SEVEN, **options}, dtype=dtype)
+        assert _is_rows(made, "znver5") is rows
+        assert not _is_rows(made, "sapphirerapids")
+
+
+def test_gradients_and_integers_are_not_rows_of_few_positions() -> None:
+    reversed_ = [W(3, 1, 1, 1, reversal=True)] * 2
+    for made in (
+        convolution(SEVEN, reversed_),
+        convolution(SEVEN, [W(2, base_dilation=2)] * 2),
+        convolution(SEVEN, [W(1), W(1)], dtype=S8, result=S32),
+    ):
+        assert not _is_rows(made, "znver5")
