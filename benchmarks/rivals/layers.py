@@ -9,6 +9,7 @@ features]`` in both; the weights of a convolution are HWIO and OIHW, those of a 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -54,13 +55,22 @@ def rotary_tables(positions: int, width: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 class Recorder:
-    """Makes the weights that a model asks for, and counts its multiplications; computes shapes alone."""
+    """Makes the weights that a model asks for, and counts its multiplications; computes shapes alone.
 
-    def __init__(self, random: np.random.Generator | None) -> None:
+    ``terms``: of the longest sum of the model, and, of a model in ``training``, of those of its gradients too.
+    """
+
+    def __init__(self, random: np.random.Generator | None, training: bool = False) -> None:
         self.random = random
+        self.training = training
         self.weights: list[np.ndarray] = []
         self.kinds: list[str] = []
         self.products = 0.0
+        self.terms = 1
+
+    def sum_of(self, terms: int, *in_gradients: int) -> None:
+        """A layer has sums of so many terms; those of its gradients."""
+        self.terms = max(self.terms, terms, *(in_gradients if self.training else ()))
 
     def weight(self, kind: str, *shape: int, mean: float = 0.0, scale: float) -> None:
         values = np.broadcast_to(np.float32(0), shape)
@@ -94,6 +104,10 @@ class Recorder:
         around = 2 * ((size - 1) // 2 if padding is None else padding)
         space = [(n + around - size) // stride + 1 for n in x.shape[1:-1]]
         self.products += float(np.prod([x.shape[0], *space, features, terms]))
+        positions = x.shape[0] * math.prod(space)
+        # A first layer's input is data, which has no gradient.
+        behind = size**dimensions * features // groups if self.weights[2 if bias else 1 :] else 1
+        self.sum_of(terms, behind, positions)
         return self.shape(x.shape[0], *space, features)
 
     def dense(self, x: Any, features: int, bias: bool = True) -> Any:
@@ -101,6 +115,7 @@ class Recorder:
         if bias:
             self.weight(OTHER, features, scale=0.1)
         self.products += float(x.size * features)
+        self.sum_of(x.shape[-1], features, x.size // x.shape[-1])
         return self.shape(*x.shape[:-1], features)
 
     def embed(self, tokens: Any, count: int, width: int) -> Any:
@@ -114,6 +129,7 @@ class Recorder:
     def scale_and_shift(self, x: Any) -> Any:
         self.weight(OTHER, x.shape[-1], mean=1.0, scale=0.1)
         self.weight(OTHER, x.shape[-1], scale=0.1)
+        self.sum_of(1, x.size // x.shape[-1])
         return x
 
     def batch_norm(self, x: Any, training: bool) -> Any:
@@ -124,16 +140,21 @@ class Recorder:
         return x
 
     def group_norm(self, x: Any, groups: int) -> Any:
+        self.sum_of(x.size // x.shape[0] // groups)
         return self.scale_and_shift(x)
 
-    layer_norm = scale_and_shift
+    def layer_norm(self, x: Any) -> Any:
+        self.sum_of(x.shape[-1])
+        return self.scale_and_shift(x)
 
     def rms_norm(self, x: Any) -> Any:
         self.weight(OTHER, x.shape[-1], mean=1.0, scale=0.1)
+        self.sum_of(x.shape[-1], x.size // x.shape[-1])
         return x
 
     def attention(self, q: Any, k: Any, v: Any, heads: int, causal: bool = False) -> Any:
         self.products += float(2 * q.size * k.shape[1]) * (0.5 if causal else 1.0)
+        self.sum_of(max(q.shape[-1] // heads, k.shape[1]), q.shape[1])
         return q
 
     def lstm(self, x: Any, width: int) -> Any:
@@ -141,9 +162,11 @@ class Recorder:
         self.weight(MATRIX, width, 4 * width, scale=width**-0.5)
         self.weight(OTHER, 4 * width, scale=0.1)
         self.products += float(np.prod(x.shape[:2])) * (x.shape[-1] + width) * 4 * width
+        self.sum_of(x.shape[-1] + width, 4 * width, math.prod(x.shape[:2]))
         return self.shape(*x.shape[:2], width)
 
     def selective_scan(self, x: Any, step: Any, into: Any, out: Any, rates: Any) -> Any:
+        self.sum_of(x.shape[1] + into.shape[-1], math.prod(x.shape[:2]))
         return x
 
     def max_pool(self, x: Any) -> Any:
@@ -156,6 +179,7 @@ class Recorder:
         return self.shape(*x.shape[:-1], x.shape[-1] + y.shape[-1])
 
     def mean(self, x: Any) -> Any:
+        self.sum_of(x.size // x.shape[0] // x.shape[-1])
         return self.shape(x.shape[0], x.shape[-1])
 
     def sequence(self, x: Any) -> Any:

@@ -107,10 +107,10 @@ def load(path: Path) -> list[np.ndarray]:
 def reference_results(
     team: Team, program: Program, folder: Path
 ) -> tuple[list[np.ndarray], list[np.ndarray], float]:
-    """The exact results, those of inputs that are off by a rounding, and the size of that rounding."""
+    """The exact results, those of inputs that are off by the roundings of a sum, and the size of one rounding."""
     names = [np.asarray(value).dtype.name for value in program.make_inputs()]
     eps = agreement.epsilon([program.rounding] if program.rounding else names)
-    rounding = max(eps, 2.0**-52)  # 1 + 2^-53 is 1
+    rounding = agreement.displacement(eps, program.terms)
     paths = [folder / f"reference{index}.npz" for index in range(2)]
     team.worker(REFERENCE).ask(
         PREPARE_SECONDS, do="reference", program=program.name, results=[str(path) for path in paths],

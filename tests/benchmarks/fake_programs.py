@@ -44,6 +44,18 @@ def waits() -> Callable[..., Any]:
     return lambda x: time.sleep(0.03) or x.sum()
 
 
+def nearly_cancelled(random: np.random.Generator) -> tuple[np.ndarray]:
+    """A sum of 4,096 normal numbers that is 8e-6: a running one of singles is -1.5e-4."""
+    x = np.random.default_rng(37).standard_normal(4096).astype(np.float32)
+    x[-1] -= x.sum(dtype=np.float64)
+    return (x,)
+
+
+def jumps() -> Callable[..., Any]:
+    """As the gradient of a ReLU of the sum."""
+    return lambda x: np.where(np.cumsum(x)[-1] > 0, x, 0 * x)
+
+
 def megabytes(random: np.random.Generator) -> tuple[np.ndarray]:
     return (np.ones(8 << 20, np.int8),)
 
@@ -56,6 +68,8 @@ def takes_memory() -> Callable[..., Any]:
 PROGRAMS.add("fake_sum", "a sum", numbers, numpy=total, terms=1000, bytes=4000.0)
 PROGRAMS.add("fake_refusal", "refuses", numbers, numpy=refuse)
 PROGRAMS.add("fake_wrong", "is wrong", numbers, numpy=wrong_in_singles, terms=1000)
+PROGRAMS.add("fake_jump", "is not continuous", nearly_cancelled, numpy=jumps, terms=4096)
+PROGRAMS.add("fake_step", "the same, as if of few terms", nearly_cancelled, numpy=jumps)
 PROGRAMS.add("fake_death", "ends its process", numbers, numpy=dies)
 PROGRAMS.add("fake_hang", "takes for ever", numbers, numpy=hangs)
 PROGRAMS.add("fake_wait", "takes time, but no processor", numbers, numpy=waits, terms=1000)

@@ -13,6 +13,7 @@ import pytest
 from benchmarks.rivals import layers, llama_cpp, models
 from benchmarks.rivals.llama import Llama
 from benchmarks.rivals.programs import language
+from benchmarks.rivals.programs import models as programs
 
 # Results of f32 are compared with those of the same program in f64, relative to the largest: some dozens of layers,
 # each with sums of at most some thousand terms, whose roundings add up like a random walk.
@@ -87,6 +88,22 @@ def test_a_model_is_the_same_in_both(name: str, training: bool, torch: Any) -> N
         expected = layers.rearranged(layers.IMAGE, expected)
     assert got.shape == expected.shape
     assert np.abs(got - expected).max() <= TOLERANCE * np.abs(got).max()
+
+
+@pytest.mark.parametrize(
+    ("name", "terms"),
+    [
+        ("resnet50_f32", 9 * 512),
+        ("resnet50_training_f32", 4 * 48 * 48),  # a batch norm's
+        ("vit_small_training_f32", 1536),  # a dense layer's: the patches have no gradient
+        ("smollm2_training_f32", 49_152),  # the gradient of what scores are computed of
+        ("lstm_f32", 256 + 256),
+        ("resnet50_training_bf16", 1),  # which is of f32
+        ("diffusion_unet_f32", 64 * 64 * 6),  # a group norm's
+    ],
+)
+def test_the_longest_sum_of_a_model_is_known(name: str, terms: int) -> None:
+    assert programs.PROGRAMS.programs[name].terms == terms
 
 
 LLAMA = Llama(layers=2, width=64, heads=4, shared=2, wide=128, tokens=50)

@@ -83,6 +83,10 @@ class TestProtocol:
         assert rows["other"]["error"].startswith("wrong: result 0 is off by")
         assert "seconds" not in rows["other"]
 
+    def test_what_roundings_move_over_a_jump_is_not_wrong(self, team: Team) -> None:
+        assert run(team, "fake_jump")["other"]["error"] == ""
+        assert run(team, "fake_step")["other"]["error"].startswith("wrong: result 0 is off by")
+
     def test_a_process_that_dies_is_named_and_started_again(self, team: Team) -> None:
         assert "ended with 3" in run(team, "fake_death")["other"]["error"]
         assert run(team, "fake_sum")["other"]["error"] == ""

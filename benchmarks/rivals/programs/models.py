@@ -20,7 +20,6 @@ from ..program import Arrangement, Registry
 PROGRAMS = Registry("whole models", __name__)
 RATE: Final = 1e-3  # of gradient descent
 BOTH: Final = ("f32", "bf16")
-TERMS: Final = 1000  # of a model's longest sums
 
 Draw = Callable[[np.random.Generator], list[np.ndarray]]
 Loss = Callable[[Any, Any, Any], Any]  # net, results, target
@@ -37,7 +36,7 @@ class Task:
     half: bool
 
     def recorded(self, data: Sequence[Any], random: np.random.Generator | None = None) -> Recorder:
-        net = Recorder(random)
+        net = Recorder(random, self.loss is not None)
         self.model(net, *data, self.loss is not None)
         return net
 
@@ -75,7 +74,8 @@ class Task:
             "torch": lambda: self.in_torch(len(given)),
             "arrangements": {"torch": Arrangement(inputs, results)},
             "flops": 2 * net.products * (3 if self.loss else 1),
-            "terms": TERMS,
+            # Products of bf16 are added up in f32: a layer's results are rounded, and not its sums.
+            "terms": 1 if self.half else net.terms,
             "unit": "bf16" if self.half else "f32",
             "rounding": "bfloat16" if self.half else "",
         }
