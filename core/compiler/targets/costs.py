@@ -497,6 +497,14 @@ class Convolutions:
         "in and out, from which on bf16 gradients of weights are generated in pairs, features last, in one or two "
         "dimensions; 0: none are",
     ]
+    pair_zeros: Annotated[
+        float,
+        "part",
+        "of a plain one's positions that are zeros behind its rows, up to which it is so generated",
+    ]
+    pair_terms: Annotated[
+        int, "terms", "up to which a plain one is so generated whatever its zeros; 0: none is"
+    ]
     library_dilated: Annotated[
         bool,
         "yes or no",

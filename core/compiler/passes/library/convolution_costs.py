@@ -36,12 +36,13 @@ f32 bf16 and f16   three dimensions, features first, or the gradient of windows 
                    in widths of whole vectors)
 bf16 of oneDNN,    as f32, but for groups, for gradients of inputs in one dimension,     oneDNN
 Zen                for what only Zen 4 and 5 generate, for sums of up to 16,384 terms
-                   that are rounded to bf16, and on Zen 4 for gradients of the weights of
-                   dilated ones in two dimensions; gradients of weights of windows that do
-                   not overlap (Zen 4 and 5: of up to 64 positions), on Zen 4 those of 32
-                   features and more, features last, in one or two dimensions, but for windows
-                   of one element without a stride, and those with an even number of pixels in
-                   a row, without strides, dilations and groups, in images below 40x40
+                   that are rounded to bf16, and on Zen 4 and 5 for gradients of the weights
+                   of dilated ones in two dimensions; gradients of weights of windows that do
+                   not overlap (Zen 4 and 5: of up to 64 positions), on Zen 4 and 5 those of
+                   32 features and more, features last, in one or two dimensions, but for
+                   windows of one element without a stride, and those with an even number of
+                   pixels in a row, without strides and groups, in images below 40x40 (Zen 5:
+                   3x3 below 62x62, but for up to 512 positions in all images)
 bf16 of oneDNN,    as on Zen, but for few output features, which tiles compute fast;     oneDNN
 AMX                groups of up to 8 features, but gradients of weights; depthwise
                    ones of windows above 3x3; from 16 features on, in
@@ -84,8 +85,6 @@ _LONGEST_SUM: Final = 4096
 # In gradients of inputs, whose sums were generated a third slower at 4,608 terms; and where the sum is rounded to bf16:
 # 16,384 roundings of f32, were all of them in one direction, are a quarter of a bf16's spacing at most.
 _LONGEST_ROUGH_SUM: Final = 16384
-# Of the positions of a plain gradient in pairs: with more a library's takes at most a tenth longer.
-_MOST_ZEROS: Final = 0.05
 
 
 def prefers_generated(convolution: Instruction, target: Target) -> bool:
@@ -134,9 +133,10 @@ def _has_good_rows(convolution: Instruction, target: Target) -> bool:
 def _has_good_pairs(convolution: Instruction, target: Target) -> bool:
     """Whether a gradient of weights of bf16 is multiplied in pairs faster than a library's: one that has whole vectors
     as they lie, but for windows of one element without a stride, which are a product as they are, and for plain ones
-    in images so small that the zeros behind their rows take what is gained.
+    in images so small that the zeros behind their rows take what is gained, unless the images are few too.
     """
-    least = target.costs.convolutions.pair_features
+    costs = target.costs.convolutions
+    least = costs.pair_features
     shape = _Class(convolution)
     if not 0 < least <= min(shape.inputs, shape.outputs):
         return False
@@ -146,7 +146,9 @@ def _has_good_pairs(convolution: Instruction, target: Target) -> bool:
     if form is None or form.is_matrix:
         return False
     plain = shape.groups == 1 and shape.rank == 2 and not shape.skips
-    return not plain or needs_f32(convolution) or zeros(convolution) <= _MOST_ZEROS
+    if not plain or needs_f32(convolution) or shape.terms <= costs.pair_terms:
+        return True
+    return zeros(convolution) <= costs.pair_zeros
 
 
 class _Class:

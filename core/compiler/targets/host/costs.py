@@ -305,6 +305,8 @@ _HOST: Final = Costs(
         generates_group_inputs=False,
         patch=1 << 62,  # any
         pair_features=0,
+        pair_zeros=0.05,
+        pair_terms=0,
         library_dilated=False,
         generates_most_gradients=False,
         generates_patches=False,
@@ -484,6 +486,12 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
             generates_wide_gradients=True,
             generates_group_inputs=True,
             patch=64,
+            # 4x4 transposed by 2: 111 GFLOP/s, a library 129.
+            library_dilated=True,
+            # 64x64, whose zeros are 0.03: 372 to 387 GFLOP/s, in pairs 398 to 414; 56x56, 0.035: 332 and 329.
+            pair_features=32,
+            pair_zeros=0.032,
+            pair_terms=512,
             first_features=64,
             first_features_ragged=16,
             first_gradient_features=32,
