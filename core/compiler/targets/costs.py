@@ -516,8 +516,34 @@ class Convolutions:
         "it is in f32 for gradients of weights, whatever their layout: of windows that lie apart, of one input "
         "feature, and of larger windows from gradient_features on",
     ]
-    generates_patches: Annotated[
-        bool, "yes or no", "it is in f32 for windows that lie apart in an input of few features"
+    patches: Annotated[
+        int,
+        "elements",
+        "of a window, from which on it is in f32 for windows that lie apart in an input of few features; 0: it is not",
+    ]
+    generates_apart_gradients: Annotated[
+        bool,
+        "yes or no",
+        "it is in f32 for gradients of weights of windows that lie apart, of one element too, and of two to "
+        "few_outputs input features, features last",
+    ]
+    vast_features: Annotated[
+        int,
+        "features",
+        "in and out, from which on it is for gradients of weights of any number of terms, features last",
+    ]
+    point_features: Annotated[
+        int,
+        "features",
+        "in and out, from which on f32 gradients of weights of windows of one element are products, features last",
+    ]
+    generates_strided_points: Annotated[
+        bool, "yes or no", "it is in f32 for windows of one element with a stride, features first"
+    ]
+    first_bf16_features: Annotated[
+        int,
+        "features",
+        "in and out of a group, up to which it is in bf16, features first, but for gradients of weights; 0: it is not",
     ]
     point_rows: Annotated[
         int,

@@ -41,6 +41,7 @@ from .convolution_kinds import (
 from .depthwise import match_depthwise
 from .gemm import Dimension, row_major
 from .joined_columns import with_joined_columns
+from .point_gradients import match_point_gradient
 from .whole_pairs import with_whole_pairs
 from .window_products import generate_convolution
 from .window_rows import match_few_positions, match_windows
@@ -61,6 +62,7 @@ def match_convolution(convolution: Instruction, context: Context) -> Instruction
             match_depthwise(convolution, context.target)
             or match_windows(convolution, context)
             or _gradient_in_matrices(convolution, context)
+            or match_point_gradient(convolution, context)
             or generate_convolution(convolution, context.target)
         )
         if generated is not None:

@@ -24,10 +24,14 @@ f32 bf16 and f16   three dimensions, features first, or the gradient of windows 
                    in one dimension, and gradients of weights of grouped and strided ones
                    and of dilated ones in one dimension; on Zen 5 gradients of inputs of
                    groups of up to 8 features, not those of weights, of inputs of depthwise
-                   windows above 3x3, and of weights of many features and terms, and, features
-                   first in two dimensions, without strides, up to 64 features (32 in gradients
-                   of inputs) where the width is whole vectors, and up to 16 elsewhere, forward;
-                   gradients of weights of 32 features and more in such widths; on Zen 3
+                   windows above 3x3, and of weights of many features and terms (512 features:
+                   of any terms), of windows that lie apart (of one element too, those of 64
+                   features and more, features last, as products: :mod:`.point_gradients`) and
+                   of 2 to 4 input features, features last; patches of up to 4 features (from
+                   4x4 on); features first in two dimensions, windows of one element, and
+                   without strides, up to 64 features (32 in gradients of inputs) where the
+                   width is whole vectors, and up to 16 elsewhere, forward; gradients of weights
+                   of 32 features and more in such widths; on Zen 3
                    gradients of weights of 8 features and more (but windows of one
                    element), of one feature, and of windows that lie apart; patches of up
                    to 4 features; groups of up to 16 features (forward, features last: up
@@ -42,7 +46,9 @@ Zen                for what only Zen 4 and 5 generate, for sums of up to 16,384 
                    32 features and more, features last, in one or two dimensions, but for
                    windows of one element without a stride, and those with an even number of
                    pixels in a row, without strides and groups, in images below 40x40 (Zen 5:
-                   3x3 below 62x62, but for up to 512 positions in all images)
+                   3x3 below 62x62, but for up to 512 positions in all images); on Zen 5,
+                   features first in two dimensions, but for gradients of weights, up to 8
+                   features, groups of as many, and up to 36 terms of up to 4 features
 bf16 of oneDNN,    as on Zen, but for few output features, which tiles compute fast;     oneDNN
 AMX                groups of up to 8 features, but gradients of weights; depthwise
                    ones of windows above 3x3; from 16 features on, in
@@ -85,6 +91,9 @@ _LONGEST_SUM: Final = 4096
 # In gradients of inputs, whose sums were generated a third slower at 4,608 terms; and where the sum is rounded to bf16:
 # 16,384 roundings of f32, were all of them in one direction, are a quarter of a bf16's spacing at most.
 _LONGEST_ROUGH_SUM: Final = 16384
+
+# Of a sum, with more of which a library's pairs of bf16 make up for its copies: windows of 3x3 of four features.
+_FEW_TERMS: Final = 36
 
 
 def prefers_generated(convolution: Instruction, target: Target) -> bool:
@@ -233,7 +242,11 @@ class _Class:
 
         It computes in blocks of features, generated code in vectors of ``lanes`` positions along the width.
         """
-        if self.rank != 2 or not (self.is_spatial_minor and self.is_plain):
+        if self.rank != 2 or not self.is_spatial_minor:
+            return False
+        if self.window == 1 and self.groups == 1 and costs.generates_strided_points:
+            return True
+        if not self.is_plain:
             return False
         fewest, most = sorted((self.inputs, self.outputs))
         if self.is_weights:
@@ -245,14 +258,25 @@ class _Class:
             return most <= costs.first_features // (2 if self.is_input else 1)
         return most <= costs.first_features_ragged and not self.is_input
 
+    def is_slow_first_in_bf16(self, costs: Convolutions) -> bool:
+        """The same in bf16, which generated code converts to f32: of so few features that most of a library's block of
+        them are zeros, or of few terms.
+        """
+        if self.rank != 2 or not self.is_spatial_minor or self.is_depthwise:
+            return False
+        if max(self.inputs, self.outputs) <= costs.first_bf16_features:
+            return self.groups > 1 or self.is_plain
+        few = self.groups == 1 and self.inputs <= costs.few_outputs and self.terms <= _FEW_TERMS
+        return few and costs.first_bf16_features > 0
+
     def is_slow_for_patches(self, costs: Convolutions) -> bool:
         """The same of patches, and of the gradient of the weights of patches that have more elements than there are
         results, which is read as a forward convolution.
         """
         if self.is_any_weights and self.is_apart:
-            return costs.generates_most_gradients
+            return costs.generates_most_gradients or costs.generates_apart_gradients
         few = self.inputs <= costs.few_outputs
-        return costs.generates_patches and self.is_patches and few
+        return self.is_patches and few and self.window >= costs.patches > 0
 
     def is_slow_gradient(self, costs: Convolutions) -> bool:
         """The same of a gradient of weights."""
@@ -261,6 +285,10 @@ class _Class:
             wide = min(self.outputs, self.inputs) >= costs.gradient_features
             if apart or self.inputs == 1 or (wide and self.positions > 1):
                 return True
+        if costs.generates_apart_gradients and self.groups == 1:
+            few = 1 < self.inputs <= costs.few_outputs and not self.is_spatial_minor
+            if self.is_apart or few:
+                return True
         several = self.skips and self.inputs > costs.few_outputs
         grouped = self.groups > 1 and not (costs.generates_group_inputs and self.is_narrow(costs))
         if costs.generates_special_gradients and (grouped or several):
@@ -268,7 +296,8 @@ class _Class:
         if self.groups > 1 or self.is_spatial_minor:
             return False
         wide = min(self.outputs, self.inputs) >= costs.gradient_features
-        large = wide and self.terms >= costs.gradient_terms
+        vast = min(self.outputs, self.inputs) >= costs.vast_features
+        large = vast or (wide and self.terms >= costs.gradient_terms)
         if costs.generates_wide_gradients and large:
             return True
         return costs.generates_gradients and (self.rank != 2 or (large and self.positions > 1))
@@ -282,6 +311,8 @@ class _Class:
             few = self.inputs <= costs.few_outputs and apart
             return not self.is_depthwise and (few or self.fills_matrices(costs))
         if costs.tiles_bf16 and self.is_narrow(costs):
+            return True
+        if self.is_slow_first_in_bf16(costs):
             return True
         strewn = self.groups == 1 and (self.is_transposed or self.is_spatial_minor)
         if strewn and self.fills_matrices(costs):

@@ -309,7 +309,12 @@ _HOST: Final = Costs(
         pair_terms=0,
         library_dilated=False,
         generates_most_gradients=False,
-        generates_patches=False,
+        patches=0,
+        generates_apart_gradients=False,
+        vast_features=1 << 62,  # none
+        point_features=1 << 62,
+        generates_strided_points=False,
+        first_bf16_features=0,
         point_rows=0,
         window_rows=0,
         window_kernel=1 << 19,
@@ -495,6 +500,14 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
             first_features=64,
             first_features_ragged=16,
             first_gradient_features=32,
+            generates_first_points=True,
+            generates_strided_points=True,
+            first_bf16_features=8,
+            # 2x2 of 4 features, features last, take 1.15 times as long as a library's.
+            patches=16,
+            generates_apart_gradients=True,
+            vast_features=512,
+            point_features=64,
             # oneDNN lays out the kernel anew: 512 to 2048 of 7x7 787 us in bf16, as a product 248.
             point_rows=512,
             window_rows=200,
@@ -506,7 +519,7 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
             convolutions,
             generates_most_gradients=True,
             gradient_features=8,
-            generates_patches=True,
+            patches=1,
             generates_group_inputs=True,
             narrow_group=16,
             all_groups=384,  # positions that are 512 features of f32 apart share few places of the nearest cache

@@ -102,6 +102,7 @@ def test_f32_on_zen_4(options: dict[str, Any], on_zen: bool, elsewhere: bool) ->
     assert prefers_generated(made, for_cpu("x86-64-v4")) is elsewhere
 
 
+FIRST = "CNHW,IOHW,NCHW"  # of a gradient of weights, features first
 # Depthwise, and not with features last in the result, where it has a kernel of its own.
 STREWN: dict[str, Any] = {"feature_groups": 64, "layout": LAYOUTS[2]}
 WIDE = {"sizes": {"N": 128, "C": 8, "O": 128, "H": 20, "W": 20}, "layout": LAYOUTS[3]}
@@ -120,6 +121,36 @@ WIDE = {"sizes": {"N": 128, "C": 8, "O": 128, "H": 20, "W": 20}, "layout": LAYOU
         ({**WIDE, "window": [W(18)] * 2}, True, False),
         ({**WIDE, "window": [W(20)] * 2}, True, False),
         ({**_gradient_of_weights(64, 1)}, False, False),
+        # Of three input features, and of too few or too many, or features first; of windows that lie apart.
+        (_gradient_of_weights(3, 1), True, False),
+        (_gradient_of_weights(1, 1), False, False),
+        (_gradient_of_weights(5, 1), False, False),
+        ({**_gradient_of_weights(3, 1), "layout": FIRST}, False, False),
+        ({**_gradient_of_weights(32, 1), "window": [W(11)] * 2}, True, False),
+        ({**_gradient_of_weights(32, 1), "window": [W(11)] * 2, "layout": FIRST}, True, False),
+        (PATCHES, True, False),
+        ({**PATCHES, "layout": FIRST}, True, False),
+        # Of so many features that the kernel is far, in few terms.
+        (
+            {**WIDE, "sizes": {"N": 512, "C": 1, "O": 512, "H": 9, "W": 9}, "window": [W(7)] * 2},
+            True,
+            False,
+        ),
+        (
+            {**WIDE, "sizes": {"N": 511, "C": 1, "O": 512, "H": 9, "W": 9}, "window": [W(7)] * 2},
+            False,
+            False,
+        ),
+        # Patches of three features.
+        ({"sizes": {**LARGE, "C": 3}, "window": [W(4, 4)] * 2}, True, False),
+        ({"sizes": {**LARGE, "C": 3}, "window": [W(2, 2)] * 2}, False, False),
+        ({"sizes": {**LARGE, "C": 5}, "window": [W(4, 4)] * 2}, False, False),
+        # Windows of one element, features first and last.
+        ({"window": [W(1)] * 2, "layout": LAYOUTS[1]}, True, False),
+        ({"window": [W(1, 2)] * 2, "layout": LAYOUTS[1]}, True, False),
+        ({"window": [W(1, base_dilation=2)] * 2, "layout": LAYOUTS[1]}, True, False),
+        ({"window": [W(1)] * 2}, False, False),
+        ({"window": [W(1, 2)] * 2}, False, False),
     ],
     ids=str,
 )
@@ -130,7 +161,6 @@ def test_f32_on_zen_5(options: dict[str, Any], zen_5: bool, zen_4: bool) -> None
 
 
 BACKWARDS = W(3, 1, 1, 1, reversal=True)
-FIRST = "CNHW,IOHW,NCHW"  # of a gradient of weights, features first
 UP = W(4, 1, 2, 2, base_dilation=2)
 
 
@@ -299,6 +329,33 @@ def test_bf16_of_one_dnn(generated: bool, result: DType, options: dict[str, Any]
     )
     assert prefers_generated(made, for_cpu("znver4")) is generated
     assert prefers_generated(made, for_cpu("znver5")) is generated
+
+
+@pytest.mark.parametrize(
+    ("zen_5", "features", "outputs", "options"),
+    [
+        (True, 8, 8, {}),
+        (False, 8, 9, {}),
+        (False, 8, 8, {"window": [W(3, 2, 1, 1)] * 2}),
+        (True, 3, 64, {}),
+        (True, 4, 64, {"window": [W(3, 2, 1, 1)] * 2}),
+        (False, 3, 64, {"window": [W(5, 1, 2, 2)] * 2}),
+        (True, 64, 64, {"feature_groups": 8}),
+        (True, 64, 64, {"feature_groups": 8, "window": [W(3, 1, 1, 1, reversal=True)] * 2}),
+        (False, 64, 64, {"feature_groups": 4}),
+        (False, 8, 8, {"layout": LAYOUTS[0]}),
+        (False, 64, 64, {"feature_groups": 8, "layout": LAYOUTS[0]}),
+    ],
+    ids=str,
+)
+def test_bf16_of_few_features_first(
+    zen_5: bool, features: int, outputs: int, options: dict[str, Any]
+) -> None:
+    sizes = {"N": 2, "C": features, "O": outputs, "H": 20, "W": 20}
+    given = {"sizes": sizes, "window": SAME, "layout": LAYOUTS[1], "dtype": dtypes.BF16}
+    made = convolution(**{**given, "result": dtypes.BF16, **options})
+    assert prefers_generated(made, for_cpu("znver5")) is zen_5
+    assert not prefers_generated(made, for_cpu("znver4"))
 
 
 @pytest.mark.parametrize("dtype", [dtypes.F32, dtypes.BF16], ids=str)

@@ -1,0 +1,64 @@
+"""Gradients of the weights of windows of one element: which are products, and their numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tripont.core.compiler import pipeline
+from tripont.core.compiler.ir import dtypes
+from tripont.core.compiler.ir.hlo import WindowDimension as W
+from tripont.core.compiler.observe.dump import Dump
+from tripont.core.compiler.targets.host import for_cpu
+
+from tests.core.compiler.builders import module, priced
+from tests.core.compiler.codegen.kernels.test_convolution import convolution, reference
+from tests.core.compiler.test_native import NativeSimulation
+
+LAST = "CHWN,IHWO,HWNC"  # of a gradient of weights, features last
+# As HLO has it: of 64 features to 72, of three images. The window is the whole input.
+SIZES = {"N": 64, "C": 3, "O": 72, "H": 9, "W": 11}
+WHOLE = [W(9), W(11)]
+GIVEN: dict[str, Any] = {"sizes": SIZES, "window": WHOLE, "layout": LAST}
+
+
+def kinds(made: Any, target: Any) -> set[str]:
+    after = pipeline.run(module(made.operands, made), target, Dump())
+    return {i.opcode for i in after.entry.instructions}
+
+
+@pytest.mark.parametrize(
+    ("is_product", "options"),
+    [
+        (True, {}),
+        (True, {"layout": "CHWN,IHWO,NCHW"}),
+        (False, {"layout": "CNHW,IOHW,NCHW"}),
+        (False, {"sizes": {**SIZES, "N": 63}}),
+        (False, {"sizes": {**SIZES, "O": 63}}),
+        (False, {"window": [W(9, 1, 1, 1), W(11)]}),
+        (False, {"window": [W(5, window_dilation=2), W(6, window_dilation=2)]}),
+        (False, {"dtype": dtypes.F16, "result": dtypes.F16}),
+        (False, {"sizes": {**SIZES, "N": 128, "O": 128}, "batch_groups": 2}),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_which_are_products(is_product: bool, options: dict[str, Any]) -> None:
+    made = convolution(**{**GIVEN, **options})
+    assert ("packed-dot" in kinds(made, for_cpu("znver5"))) is is_product
+    assert "packed-dot" not in kinds(made, for_cpu("znver4"))
+
+
+@pytest.mark.parametrize("layout", [LAST, "CHWN,IHWO,NCHW"])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_numbers(channels: int, layout: str) -> None:
+    """On whatever CPU this is."""
+    made = convolution(**{**GIVEN, "sizes": {**SIZES, "C": channels}, "layout": layout})
+    changed = {"point_features": 64, "generates_apart_gradients": True}
+    target = priced("host", True, convolutions=changed)
+    after = pipeline.run(module(made.operands, made), target, Dump())
+    assert "packed-dot" in {i.opcode for i in after.entry.instructions}
+    random = np.random.default_rng(0)
+    values = [random.integers(-8, 8, o.dims).astype(np.float32) for o in made.operands]
+    (got,) = NativeSimulation(after, "host").run(values)
+    np.testing.assert_array_equal(got, reference(made, *values))
