@@ -540,6 +540,12 @@ class Convolutions:
     generates_strided_points: Annotated[
         bool, "yes or no", "it is in f32 for windows of one element with a stride, features first"
     ]
+    f16_features: Annotated[
+        int,
+        "features",
+        "in or out, up to which forward ones are in f16; gradients of inputs up to twice as many in and out; as in f32 "
+        "with features first, and for windows of one element, too; 0: as in f32 with features last",
+    ]
     first_bf16_features: Annotated[
         int,
         "features",

@@ -56,6 +56,9 @@ AMX                groups of up to 8 features, but gradients of weights; depthwi
                    all but grouped ones
 f32, bf16, Zen 5   forward ones of few positions, as products                           the rows above
                    (:func:`.window_rows.match_few_positions`)
+f16, Zen 5         as f32, and but for gradients of weights up to 16 features, in or     oneDNN in f32
+                   out (gradients of inputs: 32 in and out), and windows of one
+                   element, features last too
 any, no oneDNN     all but complex numbers and truth values                             the "convolution" kernel
 =================  ===================================================================  ============================
 """
@@ -116,6 +119,8 @@ def prefers_generated(convolution: Instruction, target: Target) -> bool:
     if shape.is_slow_in_f32(costs):
         return True
     lanes = target.vector_bytes // dtypes.F32.size
+    if set(types) == {dtypes.F16} and costs.f16_features > 0:
+        return shape.is_slow_in_f16(costs) or shape.is_slow_first(costs, lanes)
     return set(types) == {dtypes.F32} and shape.is_slow_first(costs, lanes)
 
 
@@ -257,6 +262,17 @@ class _Class:
         if self.width % lanes == 0:
             return most <= costs.first_features // (2 if self.is_input else 1)
         return most <= costs.first_features_ragged and not self.is_input
+
+    def is_slow_in_f16(self, costs: Convolutions) -> bool:
+        """The same of what moves so much for what it computes that converting f16 for oneDNN decides."""
+        if self.groups > 1 or self.is_any_weights:
+            return False
+        if self.window == 1:
+            return True
+        most = costs.f16_features
+        if self.is_input:
+            return max(self.inputs, self.outputs) <= 2 * most
+        return min(self.inputs, self.outputs) <= most
 
     def is_slow_first_in_bf16(self, costs: Convolutions) -> bool:
         """The same in bf16, which generated code converts to f32: of so few features that most of a library's block of

@@ -24,14 +24,16 @@ from .gemm import match_dot
 
 
 def match_point_gradient(convolution: Instruction, context: Context) -> Instruction | None:
-    """The product that computes ``convolution``; None if it is not the gradient of f32 weights of windows of one element
-    without a stride, or has fewer features than a product is good for, or its features are not the minor dimensions.
+    """The product that computes ``convolution``; None if it is not the gradient of f32 or f16 weights of windows of one
+    element without a stride, has fewer features than a product is good for, or they are not the minor dimensions.
     """
     lhs, rhs = convolution.operands
     numbers: ConvolutionDimensionNumbers = convolution.attributes["dimension_numbers"]
     least = context.target.costs.convolutions.point_features
     inputs, outputs = lhs.dims[numbers.input_batch], rhs.dims[numbers.kernel_output_feature]
-    if {lhs.dtype, rhs.dtype, convolution.dtype} != {dtypes.F32} or min(inputs, outputs) < least:
+    if {lhs.dtype, rhs.dtype, convolution.dtype} not in ({dtypes.F32}, {dtypes.F16}) or min(
+        inputs, outputs
+    ) < least:
         return None
     if not is_weights_gradient(convolution) or not _meets_all_once(convolution):
         return None

@@ -314,6 +314,7 @@ _HOST: Final = Costs(
         vast_features=1 << 62,  # none
         point_features=1 << 62,
         generates_strided_points=False,
+        f16_features=0,
         first_bf16_features=0,
         point_rows=0,
         window_rows=0,
@@ -502,6 +503,8 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
             first_gradient_features=32,
             generates_first_points=True,
             generates_strided_points=True,
+            # oneDNN's are of f32: converting f16 takes it longer than what it gains.
+            f16_features=16,
             first_bf16_features=8,
             # 2x2 of 4 features, features last, take 1.15 times as long as a library's.
             patches=16,

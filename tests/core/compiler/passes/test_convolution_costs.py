@@ -277,7 +277,7 @@ def test_depthwise_of_bf16_with_strides(cpu: str) -> None:
         (False, 16, 20, {"window": [W(3, 1, 1, 1, reversal=True)] * 2}),
         (False, 16, 32, {"window": [W(3, 2, 1, 1)] * 2}),
         (False, 16, 32, {"layout": LAYOUTS[0]}),
-        (False, 16, 32, {"dtype": dtypes.F16}),
+        (True, 16, 32, {"dtype": dtypes.F16, "result": dtypes.F16}),
     ],
     ids=str,
 )
@@ -329,6 +329,38 @@ def test_bf16_of_one_dnn(generated: bool, result: DType, options: dict[str, Any]
     )
     assert prefers_generated(made, for_cpu("znver4")) is generated
     assert prefers_generated(made, for_cpu("znver5")) is generated
+
+
+@pytest.mark.parametrize(
+    ("zen_5", "options"),
+    [
+        (False, {}),
+        (True, {"sizes": {**LARGE, "C": 16}}),
+        (True, {"sizes": {**LARGE, "O": 16}, "window": [W(3, 2, 1, 1)] * 2}),
+        (False, {"sizes": {**LARGE, "C": 17}}),
+        (
+            True,
+            {"sizes": {**LARGE, "C": 32, "O": 32}, "window": [W(3, 1, 1, 1, reversal=True)] * 2},
+        ),
+        (
+            False,
+            {"sizes": {**LARGE, "C": 16, "O": 33}, "window": [W(3, 1, 1, 1, reversal=True)] * 2},
+        ),
+        (False, {"sizes": {**LARGE, "C": 32, "O": 32}, "feature_groups": 2}),
+        (True, {"window": [W(1)] * 2}),
+        (True, {"window": [W(1)] * 2, "layout": LAYOUTS[1]}),
+        (True, {"sizes": {**LARGE, "W": 32}, "layout": LAYOUTS[1]}),
+        (False, {"layout": LAYOUTS[1]}),
+        (False, _gradient_of_weights(16, 1)),
+        (True, _gradient_of_weights(3, 1)),  # as in f32
+    ],
+    ids=str,
+)
+def test_f16_on_zen_5(zen_5: bool, options: dict[str, Any]) -> None:
+    given = {"sizes": LARGE, "window": SAME, "dtype": dtypes.F16, "result": dtypes.F16}
+    made = convolution(**{**given, **options})
+    assert prefers_generated(made, for_cpu("znver5")) is zen_5
+    assert not prefers_generated(made, for_cpu("znver4"))
 
 
 @pytest.mark.parametrize(
