@@ -10,8 +10,8 @@
 JAX's packages bring no tests: they are those of a checkout of the installed version (Apache 2.0; nothing of it is kept
 here). Each file is a pytest of its own (some want eight devices), whose workers are replaced when one dies. A test that
 fails must be in ``known_failures.toml`` with its reason, and one that is there must not pass: the list may only shrink.
-The exit status is 0 when both hold. ``--docs`` writes the table of its types (``--x64`` or not) in
-docs/jax-test-suite.md.
+The exit status is 0 when both hold, pytest got to its end in each file, and no worker ended at its start or exit.
+``--docs`` writes the table of its types (``--x64`` or not) in docs/jax-test-suite.md.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from .outcomes import (
     Outcome,
     Verdict,
     compare,
+    problem_of_run,
     read_known,
     read_left_out,
     read_results,
@@ -76,7 +77,8 @@ def run_file(path: Path, options: argparse.Namespace, pytest_arguments: Sequence
         names = options.results / f"{path.stem}.failed"
         names.write_text("\n".join(failed))
         chosen = ["--only-tests", str(names)]
-    junit.unlink(missing_ok=True)
+    new = junit.with_suffix(".new")
+    new.unlink(missing_ok=True)
     environment = os.environ | {
         "JAX_PLATFORMS": "xpu,cpu",
         "JAX_ENABLE_X64": str(int(options.x64)),
@@ -90,10 +92,11 @@ def run_file(path: Path, options: argparse.Namespace, pytest_arguments: Sequence
     command = [sys.executable, "-m", "pytest", "-q", "-p", "xpu_under_jax_tests", "--tb=native"]
     command += ["-p", "chosen_tests"]
     command += ["-n", str(options.n), "--max-worker-restart=50", f"--timeout={options.timeout}"]
-    command += ["--timeout-method=thread", f"--junitxml={junit}", "-p", "no:cacheprovider"]
+    command += ["--timeout-method=thread", f"--junitxml={new}", "-p", "no:cacheprovider"]
     start = time.monotonic()
     problem = ""
-    with (options.results / f"{path.stem}.log").open("w") as log:
+    log_path = junit.with_suffix(".log")
+    with log_path.open("w") as log:
         process = subprocess.Popen(
             [*command, *chosen, *pytest_arguments, str(path)],
             cwd=options.jax,
@@ -106,11 +109,22 @@ def run_file(path: Path, options: argparse.Namespace, pytest_arguments: Sequence
         except subprocess.TimeoutExpired:
             problem = f"took more than {options.file_timeout} s"
             stop(process)
+    results = ElementTree.ElementTree(ElementTree.Element("testsuites"))
+    if new.exists():
+        results = ElementTree.parse(new)
+        new.unlink()
+    problem = problem or problem_of_run(process.returncode, log_path, results.getroot())
+    # A run succeeds where no worker lives to collect a test.
+    if not problem and next(results.iter("testcase"), None) is None:
+        problem = f"no tests: see {log_path.name}"
     if earlier is not None:
-        earlier = replace_results(earlier, ElementTree.parse(junit)) if junit.exists() else earlier
-        earlier.write(junit)
-    outcome = read_results(junit) if junit.exists() else Outcome(path.stem)
-    outcome.problem = problem or ("" if junit.exists() else f"no results: see {log.name}")
+        # What is missing since then is missing still.
+        problems = [earlier.getroot().get("problem", ""), problem]
+        problem = "; ".join(dict.fromkeys(filter(None, problems)))
+        results = replace_results(earlier, results)
+    results.getroot().set("problem", problem)
+    results.write(junit)
+    outcome = read_results(junit)
     outcome.seconds = time.monotonic() - start
     return outcome
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 import sys
 import tomllib
 import xml.etree.ElementTree as ElementTree
@@ -50,7 +51,7 @@ class Known:
 class Outcome:
     """The results of one file, or of one package.
 
-    ``failed``: test -> first line of the error. ``problem``: why there are no results.
+    ``failed``: test -> first line of the error. ``problem``: what was wrong but for tests.
     """
 
     file: str
@@ -112,10 +113,11 @@ def read_results(path: Path) -> Outcome:
     """The results in pytest's JUnit file of one file of tests.
 
     A test has the last part of its class's name before its own, or that of its file without a class; a file that cannot
-    be imported counts as a test of its name.
+    be imported counts as a test of its name. The root has the run's ``problem`` if it had one.
     """
-    outcome = Outcome(path.stem)
-    for case in ElementTree.parse(path).iter("testcase"):
+    root = ElementTree.parse(path).getroot()
+    outcome = Outcome(path.stem, problem=root.get("problem", ""))
+    for case in root.iter("testcase"):
         of_class = case.get("classname", "").rsplit(".", 1)[-1]
         name = f"{of_class}.{case.get('name', '')}".removeprefix(".")
         bad = case.find("failure")
@@ -128,6 +130,23 @@ def read_results(path: Path) -> Outcome:
             outcome.passed.add(name)
     outcome.passed -= outcome.failed.keys()
     return outcome
+
+
+def problem_of_run(status: int, log: Path, results: ElementTree.Element) -> str:
+    """What was wrong with a run of pytest but for its tests, or "".
+
+    ``status``: its exit status. ``log``: its output. ``results``: the root of its JUnit file. A worker of pytest-xdist
+    that ends in a test is an error of that test; of one that ends at its start or exit only the output tells.
+    """
+    if status not in RAN:
+        return f"pytest ended with status {status}: see {log.name}"
+    ends = re.findall(r"\[gw\d+\] node down: Not properly", log.read_text(errors="replace"))
+    errors = [case.find("error") for case in results.iter("testcase")]
+    of_tests = [
+        e for e in errors if e is not None and "crashed while running" in e.get("message", "")
+    ]
+    lost = len(ends) - len(of_tests)
+    return f"{lost} of its workers ended outside of tests: see {log.name}" if lost > 0 else ""
 
 
 def replace_results(

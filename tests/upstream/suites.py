@@ -22,11 +22,11 @@ from .chosen_tests import order
 from .clones import clone
 from .jax_suite import HERE, ROOT, stop
 from .outcomes import (
-    RAN,
     Known,
     Outcome,
     Verdict,
     compare,
+    problem_of_run,
     read_known,
     read_left_out,
     read_results,
@@ -91,7 +91,6 @@ def read_outcome(path: Path, name: str) -> Outcome:
     outcome = read_results(path)
     outcome.file = name
     outcome.seconds = sum(float(case.get("time", 0)) for case in root.iter("testcase"))
-    outcome.problem = root.get("problem", "")
     return outcome
 
 
@@ -160,7 +159,8 @@ def run_files(
     command += ["--timeout-method=thread", f"--junitxml={junit}", *chosen]
     problem = ""
     limit = options.file_timeout * len(names)
-    with parts[0].with_suffix(".log").open("w") as log:
+    log_path = parts[0].with_suffix(".log")
+    with log_path.open("w") as log:
         process = subprocess.Popen(
             [*command, *(f"{name}.py" for name in names)],
             cwd=options.checkout,
@@ -173,8 +173,9 @@ def run_files(
         except subprocess.TimeoutExpired:
             problem = f"took more than {limit} s"
             stop(process)
-    if not problem and process.returncode not in RAN:
-        problem = f"pytest ended with status {process.returncode}"
+    empty = ElementTree.Element("testsuites")
+    results = ElementTree.parse(junit).getroot() if junit.exists() else empty
+    problem = problem or problem_of_run(process.returncode, log_path, results)
     split_results(junit, names, parts, problem)
     junit.unlink(missing_ok=True)
     return [read_outcome(part, name) for part, name in zip(parts, names, strict=True)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -130,6 +131,50 @@ def test_a_run(
     said = capsys.readouterr().out
     assert "11 passed, 1 skipped, 1 failed (1 known)" in said
     assert "NEW" not in said
+
+
+CONFTEST = """
+import os
+
+DIED = os.path.join(os.path.dirname(__file__), "died")
+
+def pytest_sessionfinish(session):
+    if hasattr(session.config, "workerinput"):
+        # The first worker alone: xdist starts another one in its place.
+        if "exit_test.py" in session.config.args[0] and not os.path.exists(DIED):
+            open(DIED, "w").close()
+            os._exit(3)
+    elif "status_test.py" in session.config.args[0]:
+        session.exitstatus = 3
+"""
+FILES = {
+    "empty": "",
+    "import": "import no_such_module_anywhere",
+    "exit": "def test_a(): pass",
+    "status": "def test_a(): pass",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_what_was_lost_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "conftest.py").write_text(CONFTEST)
+    for name, text in FILES.items():
+        (tmp_path / "tests" / f"{name}_test.py").write_text(text)
+    folders = ["--jax", str(tmp_path), "--results", str(tmp_path / "results")]
+    expected = {
+        "empty": r"0 passed, .* no tests: see empty_test.log\n",
+        "import": r"0 passed, 0 skipped, 1 failed \(0 known\)",
+        "exit": r"1 passed, .* 1 of its workers ended outside of tests: see exit_test.log\n",
+        "status": r"1 passed, .* pytest ended with status 3: see status_test.log\n",
+    }
+    for name, line in expected.items():
+        for option in (["-n", "1"], ["--report"]):
+            assert jax_suite.main([*folders, *option, f"{name}_test"]) == 1
+            assert re.match(f"{name}_test: {line}", capsys.readouterr().out)
+    # Running what failed again gives no results of what was lost.
+    assert jax_suite.main([*folders, "--failed", "exit_test"]) == 1
 
 
 @pytest.mark.parametrize(("on_interrupt", "status"), [("sys.exit(5)", 5), ("None", -9)])

@@ -60,6 +60,13 @@ sys.modules["small"] = types.ModuleType("small")  # an installed package without
 sys.modules["small"].__path__ = []
 find_in_checkout("small")
 """
+FIRST_ENDS_AT_ITS_EXIT = """
+import os
+def pytest_sessionfinish(session):
+    if hasattr(session.config, "workerinput") and not os.path.exists("died"):
+        open("died", "w").close()
+        os._exit(3)
+"""
 KNOWN = """
 left_out = { "small/left_out_test" = "takes long" }
 [[failure]]
@@ -206,6 +213,10 @@ def test_files_without_results_fail(
     assert "small/import_test: 0 passed, 0 skipped, 1 failed (1 known)" in said  # and on the CPU
     assert "small/other_test: 9 passed" in said
     assert said.count("pytest ended with status 3") == 2
+    (suite.known.parent / "small_plugin.py").write_text(PLUGIN + FIRST_ENDS_AT_ITS_EXIT)
+    assert _main(suite, "other_test") == 1
+    assert "1 of its workers ended outside of tests: see small+" in capsys.readouterr().out
+    (suite.known.parent / "small_plugin.py").write_text(PLUGIN)
     (folder / "ends_test.py").write_text("import os; os._exit(0)")
     assert _main(suite, "--together", "2", "ends", "other_test") == 1
     assert capsys.readouterr().out.count("no tests: see ") == 2
