@@ -6,6 +6,7 @@
 #include <sstream>
 #include <utility>
 
+#include "core/runtime/exceptions.h"
 #include "core/runtime/hosts/mpi_start.h"
 #include "core/runtime/hosts/network_interface.h"
 #include "core/runtime/hosts/text.h"
@@ -48,7 +49,35 @@ Job::Job(Settings settings)
   } else {
     self_.mpi_error = mpi.status().message();
   }
+  if (mpi_ != nullptr && processes_.size() > 1) StartWatcher();
   self_.network_error = NetworkError(interface_);
+}
+
+Job::~Job() { EndWatcher(); }
+
+// It is asked for before the processes tell of themselves, so that all of them hear where it cannot be had.
+void Job::StartWatcher() {
+  const Status status = Guarded("there is no thread that could watch over what it waits for", [&] {
+    watcher_ = std::thread([this] {
+      watching_.wait(Watching::kNotYet, std::memory_order_acquire);
+      if (watching_.load(std::memory_order_acquire) == Watching::kBegun) Watch();
+    });
+  });
+  if (status.ok()) return;
+  self_.mpi.clear();
+  self_.mpi_error = status.message();
+}
+
+void Job::BeginWatching() {
+  watching_.store(Watching::kBegun, std::memory_order_release);
+  watching_.notify_all();
+}
+
+void Job::EndWatcher() {
+  if (!watcher_.joinable()) return;
+  watching_.store(Watching::kEnded, std::memory_order_release);
+  watching_.notify_all();
+  watcher_.join();
 }
 
 Job* Job::Current() { return current.load(std::memory_order_acquire); }
@@ -178,11 +207,12 @@ void Job::StartMpi() {
   }
   mpi_status_ = InitialiseMpi();
   if (!mpi_status_.ok()) {
+    EndWatcher();
     TRIPONT_LOG(kWarning, "programs cannot span processes: ", mpi_status_.message());
     return;
   }
   SetPatientSpin(kPatientSpin);
-  watcher_ = std::thread([this] { Watch(); });
+  BeginWatching();
   // MPI's own threads and memory go in the destructors of its libraries, which come after this.
   (void)std::atexit([] {
     if (Job* const job = Current(); job != nullptr) job->EndWithProcess();

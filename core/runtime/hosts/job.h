@@ -66,6 +66,7 @@ class TRIPONT_EXPORT Job {
     int64_t timeout_seconds = 300;  // for the others to come; 0: for ever
     std::string interface;          // of the network, between machines
   };
+  ~Job();
   // Blocks until all processes have joined. The process's job, if it has one already and that has
   // the same processes and devices: the store is then the one that the job uses. FAILED_PRECONDITION
   // if not, DEADLINE_EXCEEDED with the process that did not come.
@@ -173,13 +174,20 @@ class TRIPONT_EXPORT Job {
         .count();
   }
   enum class UseOfMpi : char { kCalled, kAbandoned, kOver };
+  enum class Watching : char { kNotYet, kBegun, kEnded };
   explicit Job(Settings settings);
   Status WhyNotMpi() const;
   void EndWithProcess();
   Status ExchangeTopology();
   void StartMpi();
   Status InitialiseMpi();
+  void StartWatcher();
+  // Tells it that MPI runs.
+  void BeginWatching();
+  // Ends a watcher that has not begun.
+  void EndWatcher();
   void Watch();
+  void LookOnce();
   void AnswerQuestions();
   void ReadAnswers();
   void LookAfterWaits();
@@ -214,6 +222,7 @@ class TRIPONT_EXPORT Job {
 
   std::atomic<UseOfMpi> use_of_mpi_{UseOfMpi::kCalled};
   std::thread watcher_;
+  std::atomic<Watching> watching_{Watching::kNotYet};
   int64_t last_look_ms_ = 0;  // the watcher's
   mutable std::mutex mutex_;
   Status broken_;

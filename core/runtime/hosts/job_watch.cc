@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/runtime/exceptions.h"
 #include "core/runtime/hosts/job.h"
 #include "core/runtime/hosts/text.h"
 #include "core/runtime/logging.h"
@@ -57,16 +58,13 @@ std::optional<std::pair<int, std::string>> TakeMessage(const MpiApi& mpi, MpiHan
 }  // namespace
 
 void Job::Watch() {
+  bool has_failed = false;
   while (use_of_mpi_.load(std::memory_order_acquire) == UseOfMpi::kCalled) {
-    AnswerQuestions();
-    ReadAnswers();
-    LookAfterWaits();
-    std::erase_if(outgoing_, [&](Outgoing& message) {
-      int done = 0;
-      MpiStatus status;
-      (void)mpi_->test(&message.request, &done, &status);
-      return done != 0;
-    });
+    // There may be memory at the next look: an answer that is not sent now is awaited for seconds.
+    const Status status =
+        Guarded("while waits for other processes were watched", [this] { LookOnce(); });
+    if (!status.ok() && !std::exchange(has_failed, true))
+      LogText(LogLevel::kWarning, status.message(), "");
     bool busy = !outgoing_.empty();
     {
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -74,6 +72,18 @@ void Job::Watch() {
     }
     std::this_thread::sleep_for(busy ? kBusyPause : kIdlePause);
   }
+}
+
+void Job::LookOnce() {
+  AnswerQuestions();
+  ReadAnswers();
+  LookAfterWaits();
+  std::erase_if(outgoing_, [&](Outgoing& message) {
+    int done = 0;
+    MpiStatus status;
+    (void)mpi_->test(&message.request, &done, &status);
+    return done != 0;
+  });
 }
 
 void Job::Send(int process, int tag, std::string text) {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,9 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tripont.cli.hosts import mpi_library
-
 from . import processes
+from .faulty_mpi import build as build_faulty_mpi
 
 # A process of the job is named with its machine and number.
 PROCESS = r"process {} \([^)]*pid \d+\)"
@@ -362,16 +360,7 @@ def test_without_mpi() -> None:
 
 @pytest.fixture(scope="module")
 def faulty_mpi(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The environment's MPI behind faulty_mpi.c, for TRIPONT_MPI_PATH."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        pytest.skip("needs a C compiler, for an MPI with faults")
-    real = Path(mpi_library()).resolve()
-    library = tmp_path_factory.mktemp("mpi") / "faulty_mpi.so"
-    command = [compiler, "-shared", "-fPIC", "-O1", str(Path(__file__).with_name("faulty_mpi.c"))]
-    command += ["-o", str(library), "-Wl,--no-as-needed", str(real), f"-Wl,-rpath,{real.parent}"]
-    subprocess.run([*command, "-Wl,-soname,faulty_mpi", "-ldl"], check=True)
-    return str(library)
+    return build_faulty_mpi(tmp_path_factory.mktemp("mpi"))
 
 
 @pytest.mark.slow

@@ -9,10 +9,12 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from tests.integration.hosts.faulty_mpi import build as build_faulty_mpi
 from tripont.cli.hosts import mpi_library
 
 ROOT = Path(__file__).parents[4]
@@ -38,15 +40,19 @@ def _mpi() -> None:
         pytest.skip("needs MPI")
 
 
-def _run(folder: Path, process: int, fault: str) -> list[dict[str, tuple[float, str]]]:
-    """What each process prints: "CLIENT", "LOCAL", "SPANNING" and "CLOSED", with the seconds that each took."""
+def _run(
+    folder: Path, process: int, fault: str, variables: Mapping[str, str] | None = None
+) -> list[dict[str, tuple[float, str]]]:
+    """What each process prints: "CLIENT", "LOCAL", "SPANNING" and "CLOSED" with the seconds that each took, and "SAID",
+    which is all of it. ``fault`` and ``variables`` of the environment are those of ``process``.
+    """
     command = [sys.executable, "-m", "tests.core.runtime.hosts.member"]
     environment = {"TRIPONT_COLLECTIVE_TIMEOUT": str(TIMEOUT), "TRIPONT_HOSTS_INTERFACE": "lo"}
     running = [
         subprocess.Popen(
             [*command, str(number), str(folder), fault if number == process else ""],
             cwd=ROOT,
-            env=os.environ | environment,
+            env=os.environ | environment | dict((number == process and variables) or {}),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -60,6 +66,7 @@ def _run(folder: Path, process: int, fault: str) -> list[dict[str, tuple[float, 
             assert member.returncode == 0, output
             lines = re.findall(r"^([A-Z]+) after ([\d.]+) s: (.*)$", output, re.MULTILINE)
             found.append({name: (float(seconds), text) for name, seconds, text in lines})
+            found[-1]["SAID"] = (0.0, output)
             [files] = re.findall(r"^SHARED(.*)$", output, re.MULTILINE)
             assert [name for name in files.split() if Path(name).exists()] == []
     finally:
@@ -73,6 +80,35 @@ def test_a_store_that_answers(tmp_path: Path) -> None:
     for one in _run(tmp_path, 0, ""):
         assert one["LOCAL"][1] == "2.0"
         assert one["SPANNING"][1] == "2.0"
+
+
+@pytest.fixture(scope="module")
+def faulty_mpi(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return build_faulty_mpi(tmp_path_factory.mktemp("mpi"))
+
+
+def test_no_thread_can_watch(tmp_path: Path, faulty_mpi: str) -> None:
+    """Both processes hear of it, and go on with programs of their own."""
+    variables = {"TRIPONT_MPI_PATH": faulty_mpi, "FAULTY_MPI": "no_threads"}
+    why = (
+        PROCESS.format(1)
+        + " has no MPI: there is no thread that could watch over what it waits for: "
+    )
+    for one in _run(tmp_path, 1, "", variables):
+        assert one["LOCAL"][1] == "2.0"
+        assert re.search(why, one["SPANNING"][1]), one
+
+
+@pytest.mark.parametrize("fault", ["no_threads_later", "no_memory"])
+def test_what_a_job_does_without(tmp_path: Path, faulty_mpi: str, fault: str) -> None:
+    """Threads that cannot be started once MPI runs, and a look for messages that finds no memory."""
+    variables = {"TRIPONT_MPI_PATH": faulty_mpi, "FAULTY_MPI": fault}
+    found = _run(tmp_path, 1, "", variables)
+    for one in found:
+        assert one["LOCAL"][1] == "2.0"
+        assert one["SPANNING"][1] == "2.0"
+    said = "while waits for other processes were watched: out of host memory" in found[1]["SAID"][1]
+    assert said == (fault == "no_memory")
 
 
 def _failed(process: int, request: str, reason: str) -> str:
