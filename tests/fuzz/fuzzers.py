@@ -97,11 +97,25 @@ def products(seed: int) -> Case:
     return product_functions.make(seed)
 
 
+def quantised(seed: int) -> Case:
+    """Products by quantised weights, with scales and zero points of groups and codes in words, bit for bit."""
+    from tests.fuzz import quantised_functions
+
+    return quantised_functions.make(seed)
+
+
 def attentions(seed: int) -> Case:
     """Attention in every order of dimensions, what is nearly attention, and their gradients, within tolerances."""
     from tests.fuzz import attention_functions
 
     return attention_functions.make(seed)
+
+
+def heads(seed: int) -> Case:
+    """Attention layers as models have them, with projections, rotations, caches and gradients, within tolerances."""
+    from tests.fuzz import head_functions
+
+    return head_functions.make(seed)
 
 
 def transforms(seed: int) -> Case:
@@ -160,7 +174,9 @@ FUZZERS: Final[dict[str, Fuzzer]] = {
         loops,
         sums,
         products,
+        quantised,
         attentions,
+        heads,
         transforms,
         stencils,
         bounded,
