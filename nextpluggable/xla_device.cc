@@ -97,7 +97,9 @@ void RegisterXlaDevice() {
   registration.cluster_tensor_array_ops = true;
   registration.cluster_stateful_rng_ops = true;
   registration.cluster_control_trigger = true;
-  registration.elide_assert_and_checknumerics = true;
+  // A cluster would leave assertions and checks out, and what they say is text, of which XLA has no arguments: they stay
+  // outside, as on TensorFlow's CPUs and GPUs.
+  registration.elide_assert_and_checknumerics = false;
   registration.cluster_variant_ops = true;
   registration.cluster_slow_ops = true;
   registration.cluster_inaccurate_ops = true;
