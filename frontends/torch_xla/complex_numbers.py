@@ -51,7 +51,7 @@ def angle(x: Any) -> Any:
     import torch
 
     if x.is_complex():
-        return torch.atan2(_imag(x), _real(x))
+        return torch.atan2(_imag(x), real(x))
     if not x.is_floating_point():
         x = x.to(torch.get_default_dtype())
     return torch.where(x.isnan(), x, torch.where(x < 0, math.pi, 0.0).to(x.dtype))
@@ -59,10 +59,10 @@ def angle(x: Any) -> Any:
 
 def conjugate(x: Any) -> Any:
     """``conj_physical``, which torch_xla computes on the CPU."""
-    return from_parts(_real(x), -_imag(x)) if x.is_complex() else x
+    return from_parts(real(x), -_imag(x)) if x.is_complex() else x
 
 
-def _real(x: Any) -> Any:
+def real(x: Any) -> Any:
     return _part(x, 0)
 
 
@@ -89,7 +89,7 @@ def _as_real(kernel: Kernel, x: Any) -> Any:
 
 def _abs(kernel: Kernel, x: Any) -> Any:
     """The kernel's result is the absolute value, as a complex number."""
-    return _real(kernel(x)) if x.is_complex() else kernel(x)
+    return real(kernel(x)) if x.is_complex() else kernel(x)
 
 
 def _div(kernel: Kernel, x: Any, y: Any) -> Any:
@@ -120,7 +120,7 @@ def _division_by_numbers() -> Any:
 
 def _parts(function: Callable[[Any], Any], x: Any) -> Any:
     """``function`` of the real and of the imaginary part, as a complex number."""
-    return from_parts(function(_real(x)), function(_imag(x)))
+    return from_parts(function(real(x)), function(_imag(x)))
 
 
 def _mean(x: Any, *rest: Any, dtype: Any = None, **options: Any) -> Any:
@@ -131,7 +131,7 @@ def _mean(x: Any, *rest: Any, dtype: Any = None, **options: Any) -> Any:
 def _var(x: Any, *rest: Any, **options: Any) -> Any:
     import torch
 
-    return torch.var(_real(x), *rest, **options) + torch.var(_imag(x), *rest, **options)
+    return torch.var(real(x), *rest, **options) + torch.var(_imag(x), *rest, **options)
 
 
 def _std(x: Any, *rest: Any, **options: Any) -> Any:
@@ -147,14 +147,12 @@ def _with_mean(spread: Callable[..., Any]) -> Callable[..., Any]:
     return both
 
 
-def _vector_norm(x: Any, *rest: Any, **options: Any) -> Any:
-    import torch
-
-    return torch.linalg.vector_norm(x.abs(), *rest, **options)
+def _isinf(x: Any) -> Any:
+    return real(x).isinf() | _imag(x).isinf()
 
 
 def _isnan(x: Any) -> Any:
-    return _real(x).isnan() | _imag(x).isnan()
+    return real(x).isnan() | _imag(x).isnan()
 
 
 def _tanh_backward(gradient: Any, y: Any) -> Any:
@@ -179,8 +177,8 @@ CORRECTIONS: Final[dict[str, Callable[..., Any]]] = {
     "abs.default": _abs,
     "div.Scalar": _div,
     "div.Tensor": _div,
+    "isinf.default": _of_complex(_isinf),
     "isnan.default": _of_complex(_isnan),
-    "linalg_vector_norm.default": _of_complex(_vector_norm),
     "mean.default": _of_complex(_mean),
     "mean.dim": _of_complex(_mean),
     "sigmoid_backward.default": _of_complex(_sigmoid_backward),

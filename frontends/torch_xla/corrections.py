@@ -21,6 +21,7 @@ from . import (
     complex_transfers,
     copies,
     decomposed,
+    extrema,
     integers,
     linear_algebra,
     lowerings,
@@ -193,21 +194,6 @@ def _without_kernel(decomposition: Callable[..., Any]) -> Callable[..., Any]:
     return lambda kernel, *operands, **options: decomposition(*operands, **options)
 
 
-def _extreme(all_elements: str) -> Callable[..., Any]:
-    """``amax`` or ``amin``, which takes ``all_elements`` (``max`` or ``min``) where no dimensions are named."""
-    import torch
-
-    def extreme(kernel: Any, x: Any, dim: Any = (), keepdim: bool = False) -> Any:
-        if dim and x.dim():
-            return kernel(x, dim, keepdim)
-        if dim:
-            return zero_dimensions.of_a_number(getattr(torch, f"a{all_elements}"), x, dim)
-        result = getattr(x, all_elements)()
-        return result.reshape((1,) * x.dim()) if keepdim else result
-
-    return extreme
-
-
 def _nll_loss(kernel: Any, x: Any, target: Any, *rest: Any) -> Any:
     """The loss of one sample without a batch, which ends the process in torch_xla's kernel."""
     if x.dim() != 1:
@@ -326,20 +312,85 @@ def _compare(kernel: Any, x: Any, number: Any) -> Any:
 
 def _cumsum(kernel: Any, x: Any, dim: int, *, dtype: Any = None) -> Any:
     """Running sums of integers and of bool in int64; torch_xla keeps their dtype, in which they overflow."""
+    of = _of_running(x, dtype)
+    if not x.numel():  # which torch_xla refuses
+        return x.new_empty(x.shape, dtype=of)
+    return kernel(x, dim, dtype=dtype) if of is x.dtype else kernel(x.to(of), dim, dtype=of)
+
+
+def _cumprod(kernel: Any, x: Any, dim: int, *, dtype: Any = None) -> Any:
+    """``cumprod``, which torch_xla refuses of no elements."""
+    if x.numel():
+        return kernel(x, dim, dtype=dtype)
+    return x.new_empty(x.shape, dtype=_of_running(x, dtype))
+
+
+def _of_running(x: Any, dtype: Any) -> Any:
+    """The dtype of running sums and products: int64 for integers and bool, if none is asked for."""
     import torch
 
     if dtype is None and not (x.is_floating_point() or x.is_complex()):
-        dtype = torch.int64
-    return kernel(x, dim, dtype=dtype) if dtype is None else kernel(x.to(dtype), dim, dtype=dtype)
+        return torch.int64
+    return dtype or x.dtype
 
 
 def _logsumexp(kernel: Any, x: Any, dim: Any, keepdim: bool = False) -> Any:
-    """``logsumexp``, of integers too, which torch_xla refuses."""
+    """``logsumexp``, of integers and complex numbers too, which torch_xla refuses. Of a row whose largest number is
+    infinite it is that number, where torch_xla's difference from it is NaN.
+    """
     import torch
 
-    if not (x.is_floating_point() or x.is_complex()):
+    if x.is_complex():
+        largest = complex_numbers.real(x).amax(dim, True)
+        largest = torch.where(torch.isinf(largest), 0, largest)
+        sums = (x - largest).exp().sum(dim, True).log() + largest
+        return sums if keepdim else sums.squeeze(dim)
+    if not x.is_floating_point():
         x = x.to(torch.get_default_dtype())
-    return kernel(x, dim, keepdim)
+    found = kernel(x, dim, keepdim)
+    if not x.numel():
+        return found
+    largest = x.amax(dim, keepdim)
+    return torch.where(torch.isinf(largest), largest, found)
+
+
+def _nan_to_num(
+    kernel: Any, x: Any, nan: Any = None, posinf: Any = None, neginf: Any = None
+) -> Any:
+    """``nan_to_num``, whose largest numbers are those of the dtype: torch_xla's are float32's for bfloat16."""
+    import torch
+
+    if x.is_floating_point():
+        bounds = torch.finfo(x.dtype)
+        posinf, neginf = (
+            (bounds.max if posinf is None else posinf),
+            (bounds.min if neginf is None else neginf),
+        )
+    return kernel(x, nan, posinf, neginf)
+
+
+def _trace(kernel: Any, x: Any) -> Any:
+    """``trace``, whose sum of integers is of int64: torch_xla keeps their dtype, in which it overflows."""
+    import torch
+
+    if x.dim() != 2 or x.is_floating_point() or x.is_complex():
+        return kernel(x)
+    return torch.diagonal_copy(x).sum()
+
+
+def _repeat(kernel: Any, x: Any, repeats: Any) -> Any:
+    """``repeat``, also no times, which torch_xla refuses."""
+    if 0 not in repeats or len(repeats) < x.dim() or min(repeats) < 0:
+        return kernel(x, repeats)
+    sizes = [1] * (len(repeats) - x.dim()) + list(x.shape)
+    return x.new_empty([size * times for size, times in zip(sizes, repeats, strict=True)])
+
+
+def _gather(kernel: Any, x: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
+    """``gather``, also of no elements, which torch_xla refuses."""
+    if index.numel():
+        return kernel(x, dim, index, sparse_grad=sparse_grad)
+    return x.new_empty(index.shape)
 
 
 def _batch_norm(
@@ -420,7 +471,6 @@ def _within(x: Any, dim: int, bound: Any) -> Any:
     return 0 if bound < -x.shape[dim] else bound
 
 
-_EXTREMES: Final = {"amax.default": _extreme("max"), "amin.default": _extreme("min")}
 # By the dispatch key of their kernel. Tensors of inference mode have no "AutogradXLA".
 _BESIDE: Final[dict[str, dict[str, Callable[..., Any]]]] = {
     "XLA": {
@@ -428,36 +478,44 @@ _BESIDE: Final[dict[str, dict[str, Callable[..., Any]]]] = {
         "clamp.default": _clamp,
         "cummax.default": selection.cummax,
         "cummin.default": selection.cummin,
+        "cumprod.default": _cumprod,
         "cumsum.default": _cumsum,
         "diagonal_copy.default": _diagonal,
         "diagonal_scatter.default": _diagonal_scatter,
         "div.Tensor_mode": integers.divide,
         "floor_divide.default": integers.floor_divide,
+        "gather.default": _gather,
         "lerp.Scalar": _lerp,
         "lerp.Tensor": _lerp,
         "logsumexp.default": _logsumexp,
         "masked_scatter.default": _masked_scatter,
         "multinomial.default": selection.multinomial,
+        "nan_to_num.default": _nan_to_num,
         "native_batch_norm.default": _batch_norm,
         "native_batch_norm_backward.default": _batch_norm_backward,
         "nll_loss_backward.default": _nll_loss_backward,
         "nll_loss_forward.default": _nll_loss,
         "randperm.default": selection.randperm,
+        "repeat.default": _repeat,
         "scatter.src": scatters.scatter,
         "scatter.value": scatters.scatter,
         "scatter_reduce.two": scatters.scatter_reduce,
         "slice_copy.Tensor": _slice,
         "slice_scatter.default": _slice_scatter,
         "sum.dim_IntList": _sum,
+        "trace.default": _trace,
         "upsample_nearest2d.default": sampling.nearest,
         **{f"{name}.Scalar": _compare for name in ("eq", "ne", "lt", "le", "gt", "ge")},
         **complex_numbers.CORRECTIONS,
         **complex_transfers.CORRECTIONS,
         **reading.CORRECTIONS,
-        **_EXTREMES,
+        **extrema.CORRECTIONS,
     },
-    # The gradients of a maximum of all elements divide by a sum along no dimensions, which is another number there.
-    "AutogradXLA": {**_EXTREMES, **complex_numbers.WITH_GRADIENTS, **decomposed.BESIDE},
+    "AutogradXLA": {
+        **extrema.WITH_GRADIENTS,
+        **complex_numbers.WITH_GRADIENTS,
+        **decomposed.BESIDE,
+    },
     "Functionalize": {
         "_pack_padded_sequence.default": _pack_padded_sequence,
         "masked_scatter_.default": _masked_scatter_in_place,

@@ -35,8 +35,26 @@ def svd(
     real = a.dtype.to_real() if a.is_complex() else a.dtype
     mode = ("A" if full_matrices else "S") if compute_uv else "N"
     results = list(zip(shapes, (a.dtype, real, a.dtype), strict=True))
+    if not a.numel():
+        return _of_nothing(*shapes, a, real, compute_uv)
     u, values, vh = call(_TARGET, [a], results, {"mode": mode})
     if compute_uv:
         return u, values, vh
     nothing = torch.empty((0,), dtype=a.dtype, device=a.device)
     return nothing, values, nothing
+
+
+def _of_nothing(
+    u: Any, values: Any, vh: Any, a: Any, real: Any, compute_uv: bool
+) -> tuple[Any, Any, Any]:
+    """The values of matrices ``a`` without elements, and the bases, which are unit matrices, of these shapes."""
+    import torch
+
+    def unit(shape: Any) -> Any:
+        return torch.eye(*shape[-2:], dtype=a.dtype, device=a.device).expand(shape).clone()
+
+    none = torch.empty(values, dtype=real, device=a.device)
+    if not compute_uv:
+        nothing = torch.empty((0,), dtype=a.dtype, device=a.device)
+        return nothing, none, nothing
+    return unit(u), none, unit(vh)

@@ -37,6 +37,7 @@ NAMES: Final = (
     "min.dim",
     "prod.dim_int",
     "scatter_add.default",
+    "scatter_reduce.two",
     "sort.default",
     "sort.stable",
     "squeeze_copy.dim",
@@ -70,9 +71,12 @@ def of_a_number(operation: Callable[..., Any], *operands: Any, **options: Any) -
     """
     import torch
 
+    number = 3 if operation is torch.ops.aten.index_fill.int_Tensor else None
     arrays = [
-        torch.view_copy(t, (1,)) if isinstance(t, torch.Tensor) and not t.dim() else t
-        for t in operands
+        torch.view_copy(t, (1,))
+        if isinstance(t, torch.Tensor) and not t.dim() and n != number
+        else t
+        for n, t in enumerate(operands)
     ]
     found = operation(*arrays, **options)
     shape = operands[2].shape if operation is torch.ops.aten.gather.default else ()

@@ -50,8 +50,10 @@ class _Call:
     def __init__(self, block: ComputationReader, given: Given) -> None:
         self._given = given
         self.emit = block.emit
+        self.constant = block.constant
         self.instructions = block.instructions
         self.metadata = block.metadata
+        self.program = SimpleNamespace(unique_name=block.module.unique_name)
 
     def operands(self, operation: Any) -> list[Instruction]:
         return self._given.operands

@@ -61,3 +61,20 @@ def assert_trains_alike(
         torch.tensor(got.losses), torch.tensor(expected.losses), rtol=rtol, atol=atol
     )
     torch.testing.assert_close(got.parameters, expected.parameters, rtol=rtol, atol=atol)
+
+
+def assert_as_on_the_cpu(
+    function: Callable[..., torch.Tensor],
+    *operands: torch.Tensor,
+    rtol: float = 1e-5,
+    atol: float = 1e-5,
+) -> None:
+    """Compare the value and its dtype, and the gradients of the operands that ask for one."""
+    results = []
+    for device in ("cpu", "xla"):
+        given = [t.detach().to(device).requires_grad_(t.requires_grad) for t in operands]
+        value = function(*given)
+        asked = [t for t in given if t.requires_grad]
+        gradients = torch.autograd.grad(value, asked, torch.ones_like(value)) if asked else ()
+        results.append([t.detach().cpu() for t in (value, *gradients)])
+    torch.testing.assert_close(results[1], results[0], rtol=rtol, atol=atol, equal_nan=True)

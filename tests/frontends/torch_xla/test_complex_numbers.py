@@ -36,6 +36,7 @@ CASES = {
     "maximum norm": lambda z: torch.linalg.vector_norm(z, float("inf")),
     "norm of a matrix": torch.linalg.matrix_norm,
     "products with the conjugate": lambda z: torch.einsum("ij,kj->ik", z, z.conj()),
+    "logarithm of a sum of exponentials": lambda z: z.logsumexp(1) + z.logsumexp((0, 1), True),
     "sums of products": lambda z: torch.einsum("ij,ij->i", z, z),
     "inverse": lambda z: torch.linalg.inv(z[:, :3]),
     "singular values": torch.linalg.svdvals,
@@ -74,6 +75,9 @@ def test_what_is_no_number() -> None:
     nothing = float("nan")
     z = torch.tensor([1 + 2j, complex(nothing, 1), complex(1, nothing)])
     assert z.to("xla").isnan().cpu().tolist() == [False, True, True]
+    infinity = float("inf")
+    z = torch.tensor([1 + 2j, complex(infinity, 1), complex(1, -infinity)])
+    assert z.to("xla").isinf().cpu().tolist() == [False, True, True]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.int32])

@@ -9,6 +9,8 @@ import torch
 from torch.nn import functional as F  # noqa: N812  # as PyTorch's users call it
 from torch.nn.utils import rnn
 
+from .compare import assert_as_on_the_cpu
+
 INFINITY = float("inf")
 # The functions are smooth enough for float32 to agree to a few ulps of the largest number, which is below 16.
 TOLERANCE = {"rtol": 1e-5, "atol": 1e-5}
@@ -447,3 +449,36 @@ def test_numbers_of_what_is_computed_on_the_cpu() -> None:
     x = torch.linspace(-1, 1, 5)
     got = torch.special.chebyshev_polynomial_t(x.to("xla"), 3)
     torch.testing.assert_close(got.cpu(), torch.special.chebyshev_polynomial_t(x, 3), **TOLERANCE)
+
+
+NOTHING = {
+    "cumsum": (lambda x: x.cumsum(-1), (5, 0)),
+    "cumprod": (lambda x: x.cumprod(0), (0, 2)),
+    "repeat": (lambda x: x.repeat(2, 0, 3), (2, 3)),
+    "gather": (
+        lambda x: x.gather(1, torch.zeros(3, 0, dtype=torch.int64, device=x.device)),
+        (3, 0),
+    ),
+    "gather nothing": (
+        lambda x: x.gather(0, torch.zeros(0, 2, dtype=torch.int64, device=x.device)),
+        (3, 2),
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int8])
+@pytest.mark.parametrize("name", NOTHING)
+def test_results_without_elements(name: str, dtype: torch.dtype) -> None:
+    function, shape = NOTHING[name]
+    x = torch.ones(shape).to(dtype)
+    assert_as_on_the_cpu(function, x.requires_grad_() if dtype is torch.float32 else x)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_numbers_in_the_place_of_infinities(dtype: torch.dtype) -> None:
+    x = torch.tensor([INFINITY, -INFINITY, float("nan"), 1], dtype=dtype)
+    assert_as_on_the_cpu(lambda x: torch.stack([x.nan_to_num(), x.nan_to_num(2, 3, 4)]), x)
+
+
+def test_the_trace_of_short_integers() -> None:
+    assert_as_on_the_cpu(torch.trace, torch.full((3, 4), 100, dtype=torch.int8))

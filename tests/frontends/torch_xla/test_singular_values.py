@@ -94,3 +94,13 @@ def test_nothing_is_read_back() -> None:
 def test_an_algorithm_of_cusolver() -> None:
     with pytest.raises(RuntimeError, match="only supported on CUDA"):
         torch.linalg.svd(torch.eye(3, device="xla"), driver="gesvd")
+
+
+@pytest.mark.parametrize("full", [True, False])
+@pytest.mark.parametrize("shape", [(3, 0, 5), (4, 0), (0, 2, 3)])
+def test_matrices_without_elements(shape, full) -> None:
+    a = torch.zeros(shape)
+    for got, expected in zip(
+        torch.linalg.svd(a.to("xla"), full), torch.linalg.svd(a, full), strict=True
+    ):
+        torch.testing.assert_close(got.cpu(), expected)

@@ -44,6 +44,12 @@ OTHERS: dict[str, tuple[Operation, str]] = {
     "index_add": (lambda x, dim: x.index_add(dim, places(x), 2 * x), "fi"),
     "index_copy": (lambda x, dim: x.index_copy(dim, places(x), 2 * x), "fi"),
     "index_fill": (lambda x, dim: x.index_fill(dim, places(x), 1), "fib"),
+    "index_fill with a number": (lambda x, dim: x.index_fill(dim, places(x), 2 * x), "fi"),
+    "scatter_reduce": (
+        lambda x, dim: x.scatter_reduce(dim, places(x).reshape(()), 2 * x, "amax"),
+        "fi",
+    ),
+    "index_reduce": (lambda x, dim: x.index_reduce(dim, places(x), 2 * x, "prod"), "fi"),
 }
 NUMBERS = {"f": 1.5, "i": 3, "b": True}
 CASES = {
