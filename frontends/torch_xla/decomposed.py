@@ -29,7 +29,6 @@ OF_PYTORCH: Final = (
     "col2im.default",
     "dist.default",
     "glu_backward.default",
-    "grid_sampler_2d.default",
     "heaviside.default",
     "huber_loss.default",
     "im2col.default",
@@ -40,7 +39,6 @@ OF_PYTORCH: Final = (
     "logaddexp2.default",
     "multi_margin_loss.default",
     "nansum.default",
-    "renorm.default",
     "soft_margin_loss.default",
     "special_entr.default",
     "special_xlog1py.default",
@@ -88,16 +86,33 @@ def _sinc(x: Any) -> Any:
 
 def _addbmm(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
     """beta x + alpha (the sum of products), without an ``x`` that nothing is taken of: it may be NaN."""
+    if not x.is_floating_point() and not x.is_complex():
+        beta, alpha = int(beta), int(alpha)
     product = (a @ b).sum(0) * alpha
     return (product if beta == 0 else x * beta + product).to(x.dtype)
 
 
 def _vdot(x: Any, y: Any) -> Any:
+    import torch
+
     if x.dim() != 1 or x.shape != y.shape:
         raise RuntimeError(
             f"vdot takes two vectors of one size, but their shapes are {tuple(x.shape)} and {tuple(y.shape)}"
         )
-    return (x.conj() * y).sum()
+    return (x.conj() * y).sum(dtype=torch.promote_types(x.dtype, y.dtype))
+
+
+def _renorm(x: Any, p: Any, dim: int, maxnorm: Any) -> Any:
+    """``renorm``, whose factors are float32 for shorter floats, of which PyTorch's decomposition has no gradient."""
+    import torch
+    from torch._decomp import decomposition_table
+
+    if x.dtype not in (torch.bfloat16, torch.float16) or x.dim() < 2 or maxnorm < 0 or p <= 0:
+        return decomposition_table[torch.ops.aten.renorm.default](x, p, dim, maxnorm)
+    others = [d for d in range(x.dim()) if d != dim % x.dim()]
+    norm = torch.linalg.vector_norm(x, p, others, keepdim=True, dtype=torch.float32)
+    factor = torch.where(norm > maxnorm, maxnorm / (norm + 1e-7), 1.0)
+    return x * factor.to(x.dtype)
 
 
 #: Those that are written here and in the files beside.
@@ -108,10 +123,12 @@ OURS: Final[dict[str, Callable[..., Any]]] = {
     "exp2.default": _exp2,
     "fmax.default": _fmax,
     "fmin.default": _fmin,
+    "grid_sampler_2d.default": sampling.grid_sampler_2d,
     "median.default": selection.median,
     "median.dim": selection.median_along,
     "nanmedian.default": selection.nanmedian,
     "nanmedian.dim": selection.nanmedian_along,
+    "renorm.default": _renorm,
     "searchsorted.Scalar": selection.searchsorted,
     "searchsorted.Tensor": selection.searchsorted,
     "sinc.default": _sinc,

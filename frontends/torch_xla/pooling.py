@@ -36,8 +36,24 @@ def average(
     for size, window, step, padded in reversed(list(places)):
         last = _windows(size, window, step, padded, ceil_mode) - 1
         bounds += [padded, max(padded, last * step + window - size - padded)]
+    if not x.is_floating_point():
+        sums = _sums(torch.constant_pad_nd(x, bounds), windows, steps)
+        return torch.div(sums, divisor_override, rounding_mode="trunc")
     means = kernel(torch.constant_pad_nd(x, bounds), windows, steps, [0] * dimensions, False, True)
     return means * (math.prod(windows) / divisor_override)
+
+
+def _sums(x: Any, windows: Sequence[int], steps: Sequence[int]) -> Any:
+    """The sums of the windows of integers, whose means would be rounded."""
+    sizes = x.shape[-len(windows) :]
+    total: Any = 0
+    for offsets in itertools.product(*(range(window) for window in windows)):
+        cut = [
+            slice(offset, size - window + offset + 1, step)
+            for offset, size, window, step in zip(offsets, sizes, windows, steps, strict=True)
+        ]
+        total = total + x[(..., *cut)]
+    return total
 
 
 def maximum(
@@ -54,11 +70,12 @@ def maximum(
     """``max_pool2d`` or ``max_pool3d`` of the last ``dimensions`` of ``x``; ``with_places``: and where in them the
     largest elements are, in the order of memory.
     """
-    if all(d == 1 for d in dilation):
-        return kernel(x, kernel_size, stride, padding, dilation, ceil_mode)
     windows, paddings, gaps = (
         _of_each(dimensions, values) for values in (kernel_size, padding, dilation)
     )
+    # torch_xla's place of a largest float is 2^32 - 1 where all of a window is -inf, or one element NaN.
+    if all(d == 1 for d in dilation) and not (with_places and x.is_floating_point()):
+        return kernel(x, kernel_size, stride, padding, dilation, ceil_mode)
     _check_windows(windows, paddings, gaps)
     steps = _of_each(dimensions, stride) if len(stride) else windows
     sizes = list(x.shape[-dimensions:])

@@ -21,6 +21,29 @@ _CUBIC: Final = -0.5
 _KEPT: Final = functools.lru_cache(maxsize=64)
 
 
+def grid_sampler_2d(
+    x: Any, grid: Any, interpolation: int, padding: int, align_corners: bool
+) -> Any:
+    """``grid_sampler_2d`` of ``x`` [n, c, height, width] at ``grid`` [n, h, w, 2], as PyTorch's decomposition has it:
+    there, a place at the bounds has a gradient.
+    """
+    import torch
+    from torch._decomp import decomposition_table
+
+    if interpolation == _BILINEAR and padding != _ZEROS and x.dim() == grid.dim() == 4:
+        sizes = x.shape[:1:-1]
+        places = [
+            _reflected(grid[..., n].detach(), size, padding, align_corners)
+            for n, size in enumerate(sizes)
+        ]
+        inside = torch.stack(
+            [_is_inside(place, size) for place, size in zip(places, sizes, strict=True)], -1
+        )
+        grid = torch.where(inside, grid, grid.detach())
+    sampler = decomposition_table[torch.ops.aten.grid_sampler_2d.default]
+    return sampler(x, grid, interpolation, padding, align_corners)
+
+
 def grid_sampler_3d(
     kernel: Callable[..., Any],
     x: Any,
@@ -69,21 +92,35 @@ def grid_sampler_3d(
 
 
 def _place(c: Any, size: int, padding: int, align_corners: bool) -> Any:
-    """Where the coordinate ``c`` from -1 to 1 lies among ``size`` elements."""
+    """Where the coordinate ``c`` from -1 to 1 lies among ``size`` elements. A place that is moved to the bounds, or
+    lies there, has no gradient, as on PyTorch's CPU.
+    """
+    import torch
+
+    place = _reflected(c, size, padding, align_corners)
+    if padding == _ZEROS:
+        return place
+    return torch.where(_is_inside(place, size), place, place.detach().clamp(0, size - 1))
+
+
+def _is_inside(place: Any, size: int) -> Any:
+    return (place > 0) & (place < size - 1)
+
+
+def _reflected(c: Any, size: int, padding: int, align_corners: bool) -> Any:
+    """The place of the coordinate ``c``, which may be a little outside after a reflection, and anywhere without."""
     import torch
 
     place = (c + 1) / 2 * (size - 1) if align_corners else ((c + 1) * size - 1) / 2
-    if padding == _ZEROS:
+    if padding != _REFLECTION:
         return place
-    if padding == _REFLECTION:
-        first, span = (0.0, size - 1) if align_corners else (-0.5, size)
-        if span == 0:
-            return torch.zeros_like(place)
-        place = (place - first).abs()
-        flips = torch.floor(place / span)
-        rest = place - flips.detach() * span
-        place = torch.where(flips % 2 == 0, rest + first, span - rest + first)
-    return place.clamp(0, size - 1)
+    first, span = (0.0, size - 1) if align_corners else (-0.5, size)
+    if span == 0:
+        return torch.zeros_like(place)
+    place = (place - first).abs()
+    flips = torch.floor(place / span)
+    rest = place - flips.detach() * span
+    return torch.where(flips % 2 == 0, rest + first, span - rest + first)
 
 
 def nearest(

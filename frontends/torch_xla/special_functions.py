@@ -14,7 +14,11 @@ def lgamma(x: Any) -> Any:
 
 
 def digamma(x: Any) -> Any:
-    return _of("digamma", x)
+    """``digamma``, which is an infinity of the other sign at a zero, where XLA's is NaN."""
+    import torch
+
+    x = _floats(x)
+    return torch.where(x == 0, -torch.reciprocal(x), _of("digamma", x))
 
 
 def polygamma(n: int, x: Any) -> Any:

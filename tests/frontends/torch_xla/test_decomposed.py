@@ -13,6 +13,8 @@ from torch._dynamo.backends.common import aot_autograd
 from torch.nn import functional
 from torch_xla.debug import metrics
 
+from .compare import assert_as_on_the_cpu
+
 INFINITY, NAN = float("inf"), float("nan")
 
 
@@ -631,3 +633,64 @@ def test_programs_on_the_cpu_keep_the_operations(mode: Callable[[], Any]) -> Non
 
     torch.compile(of_several, backend=aot_autograd(fw_compiler=kept))(x)
     assert {"aten.median.default", "aten.avg_pool2d.default", "aten.exp2.default"} <= set(names)
+
+
+@pytest.mark.parametrize("align_corners", [True, False])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("dimensions", [2, 3])
+def test_samples_at_the_bounds(dimensions: int, padding: str, align_corners: bool) -> None:
+    """A place that is at the bounds, or moved there, has no gradient."""
+    one = torch.tensor([-1.0, 1, 0, 0.4, -1.4, 1.9])
+    places = torch.stack(torch.meshgrid(*[one] * dimensions, indexing="ij"), -1)[None]
+    image = numbers(1, 2, *(5, 4, 3)[:dimensions])
+
+    def sample(x: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+        return functional.grid_sample(x, at, "bilinear", padding, align_corners)
+
+    assert_as_on_the_cpu(sample, image, places.clone().requires_grad_(), atol=1e-4)
+
+
+@pytest.mark.parametrize("divisor", [2, -3])
+def test_means_of_integers(divisor: int) -> None:
+    x = torch.arange(-5, 55).reshape(1, 3, 4, 5)
+    assert_as_on_the_cpu(
+        lambda x: functional.avg_pool2d(x, (3, 2), 1, (1, 0), True, divisor_override=divisor), x
+    )
+    assert_as_on_the_cpu(lambda x: functional.avg_pool3d(x, 2, divisor_override=divisor), x)
+
+
+@pytest.mark.parametrize("dimensions", [2, 3])
+def test_places_of_infinities(dimensions: int) -> None:
+    """A window that is all -inf has a place, and one with NaN that of the last NaN."""
+    x = SPECIAL.clone()
+    x[2] = -INFINITY
+    x = x.expand(1, *[1] * (dimensions - 1), 4, 5).contiguous()
+    pool = {2: functional.max_pool2d, 3: functional.max_pool3d}[dimensions]
+    size = (*[1] * (dimensions - 2), 2, 2)
+    for k in (0, 1):
+        assert_as_on_the_cpu(lambda x, k=k: pool(x, size, 1, return_indices=True)[k], x)
+
+
+def test_functions_at_zero() -> None:
+    assert_as_on_the_cpu(torch.digamma, torch.tensor([0.0, -0.0, 1, -1, 2.5]))
+    assert_as_on_the_cpu(torch.digamma, torch.tensor([0, 1, -2]))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_gradients_of_short_floats(dtype: torch.dtype) -> None:
+    x = numbers(3, 4).detach().to(dtype).requires_grad_()
+    assert_as_on_the_cpu(lambda x: x.renorm(2, -1, 0.5), x, rtol=0.02, atol=0.02)
+
+
+def test_products_of_integers() -> None:
+    a = torch.arange(-20, 4, dtype=torch.int8).reshape(2, 3, 4)
+    assert_as_on_the_cpu(torch.vdot, a[0, 0] * 8, a[0, 1] * 8)
+    long = a.long()
+    assert_as_on_the_cpu(
+        lambda x, a, b: x.addbmm(a, b, beta=1.6, alpha=2.7), torch.ones(3, 3).long(), long, long.mT
+    )
+
+
+def test_no_places_to_search_in() -> None:
+    none = torch.zeros(0, 0, dtype=torch.int64)
+    assert_as_on_the_cpu(lambda x, y, s: torch.searchsorted(x, y, sorter=s), none, none, none)
