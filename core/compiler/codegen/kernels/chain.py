@@ -52,11 +52,14 @@ class _Unit:
 
 @dataclass(slots=True)
 class _Loop:
-    """A stage with what its code needs: its computation, and the arrays that it writes."""
+    """A stage with what its code needs: its computation, in which numbers that are only moved may be integers of
+    their size, and the arrays that it writes.
+    """
 
     stage: Stage
     computation: hlo.Computation
     rings: list[Array] = field(default_factory=list)  # of its results; none of the last loop
+    results: list[Array] = field(default_factory=list)  # of the last loop
 
 
 class _Chain:
@@ -69,6 +72,9 @@ class _Chain:
             for result in loop.computation.results:
                 shape = hlo.Shape(result.dtype, ring_dims(plan, loop.stage))
                 loop.rings.append(Array(frame.builder.alloca("i8", shape.bytes), shape))
+        last = self.loops[-1]
+        for array, result in zip(frame.results, last.computation.results, strict=True):
+            last.results.append(Array(array.pointer, hlo.Shape(result.dtype, result.dims)))
         # The plane that a loop is computing, where ends are not those of the array: place p may be p - size as well.
         self.plane: Value | None = None
         self.unit: _Unit | None = None
@@ -173,7 +179,7 @@ class _Chain:
                     for array, value in zip(loop.rings, values, strict=True):
                         g.store(array, place, value, mask)
                 else:
-                    for array, value in zip(self.frame.results, values, strict=True):
+                    for array, value in zip(loop.results, values, strict=True):
                         g.store(array, (*leading, c), value, mask, streaming)
 
             for low, high in itertools.pairwise([0, *cuts, minor]):

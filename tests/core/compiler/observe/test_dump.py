@@ -285,7 +285,7 @@ def test_around_matching_passes(tmp_path: Path) -> None:
         re.fullmatch(r"\d{4}\.optimization\.after_[\w-]+\.before_[\w-]+\.txt", n) for n in names
     )
     assert all("fuse" in n or "unshare_control_flow" in n for n in names)
-    assert names[-1].endswith("after_fuse.before_delay_updates.txt")
+    assert names[-1].endswith("after_fuse.before_chain_loops.txt")
     assert sum("before_fuse" in n for n in names) == 1
     before, after = ((tmp_path / p).read_text() for p in sorted_passes(tmp_path)[-2:])
     assert " fusion(" not in before

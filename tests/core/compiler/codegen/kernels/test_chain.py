@@ -244,6 +244,16 @@ def test_tiles(move) -> None:
     assert plan.tiles > 1
 
 
+@pytest.mark.parametrize("dtype", [BF16, PRED, F64, C64])
+def test_numbers_that_are_only_moved(dtype: DType) -> None:
+    """Such loops know small floats by their bits, and loops beside them as numbers."""
+    x = hlo.parameter(0, S(dtype, (30, 40)))
+    moved = loop([x], shift(roll(x, 0, 1), 1, 2))
+    check(chain(moved, loop([moved], roll(shift(x, 0, -1), 1, 1))), 1 << 20)
+    summed = loop([moved], add(x, roll(x, 0, 1)))
+    check(chain(moved, summed, loop([summed], shift(x, 0, 1))), 1 << 20)
+
+
 def test_columns_may_be_read_anywhere() -> None:
     x = hlo.parameter(0, S(F32, (20, 30)))
     first = loop([x], laplacian(x, roll))
