@@ -449,6 +449,7 @@ StatusOr<Ref<Buffer>> Buffer::CopyToMemory(Memory* destination) {
   Hold hold{Ref<Buffer>(this)};
   Stream& stream = destination->device()->stream();
   const bool ready = IsReady();
+  if (!ready) TRIPONT_RETURN_IF_ERROR(stream.EnsureThread());
   Ref<Event> copied;
   if (!ready || byte_size_ > kInlineCopyBytes || !stream.IsIdle()) copied = MakeRef<Event>();
   TRIPONT_ASSIGN_OR_RETURN(Ref<Buffer> copy, Allocate(destination, shape_, copied));

@@ -223,7 +223,12 @@ class Executable::Call {
     // Where a copy takes half as long as the program, waiting for the program is the better choice.
     runs_here_ = lent_bytes_ > 0 && may_run_now && has_stack && !program.has_callbacks() &&
                  program.cost_ns() < 2 * static_cast<double>(lent_bytes_) / kCopyBytesPerNs;
-    if (!runs_here_) event_ = MakeRef<Event>();
+    if (runs_here_) return OkStatus();
+    if (meets_others || !ready_ || still_read) {
+      const Status status = device_->stream().EnsureThread();
+      if (!status.ok()) return status.WithPrefix(executable_.name());
+    }
+    event_ = MakeRef<Event>();
     return OkStatus();
   }
   bool runs_here() const { return runs_here_; }

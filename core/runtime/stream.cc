@@ -61,13 +61,19 @@ void Stream::Enqueue(std::function<void()> run, std::function<void(const Status&
   Enqueue(std::make_unique<FunctionTask>(std::move(run), std::move(abandon)));
 }
 
-// Nothing is lost if it cannot be started (the limit of processes is reached, there is no memory).
-void Stream::StartThread() {
-  const Status status = Guarded("cannot start the thread of a device",
-                                [&] { state_->thread.Start([this] { Loop(); }); });
-  if (!status.ok()) {
-    LogText(LogLevel::kWarning, status.message(), ": its work is done on the caller's thread");
-  }
+Status Stream::StartThread() {
+  return Guarded("cannot start the thread of a device",
+                 [&] { state_->thread.Start([this] { Loop(); }); });
+}
+
+Status Stream::EnsureThread() {
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  if (state_->thread.joinable()) return OkStatus();
+  const Status status = StartThread();
+  if (status.ok()) return status;
+  return ResourceExhausted(
+      status.message(),
+      ", and on the caller's thread it could wait for ever (ulimit -u, ulimit -v)");
 }
 
 void Stream::Enqueue(std::unique_ptr<StreamTask> task) noexcept {
@@ -76,8 +82,9 @@ void Stream::Enqueue(std::unique_ptr<StreamTask> task) noexcept {
   if (!OnStreamThread()) {
     state.room.wait(lock, [&] { return state.queued < kMaxPending || state.unbounded > 0; });
   }
-  if (!state.thread.joinable()) StartThread();
-  if (!state.thread.joinable()) {
+  // Nothing is lost if it cannot be started (the limit of processes is reached, there is no memory).
+  if (const Status status = state.thread.joinable() ? OkStatus() : StartThread(); !status.ok()) {
+    LogText(LogLevel::kWarning, status.message(), ": its work is done on the caller's thread");
     lock.unlock();
     RunTask(*task);
     return;

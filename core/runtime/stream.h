@@ -61,6 +61,9 @@ class TRIPONT_EXPORT Stream {
   // The same for a function; `abandon` may be empty. Throws std::bad_alloc where there is no memory
   // for the task; then neither of them is called.
   void Enqueue(std::function<void()> run, std::function<void(const Status&)> abandon = nullptr);
+  // RESOURCE_EXHAUSTED where the stream has no thread and none can be started: for tasks that wait for what the caller's
+  // thread may have to do.
+  Status EnsureThread();
   // Any number of tasks may wait from a call with true to its call with false, of which there may be several at a
   // time: somebody waits for another device, whose work may have to come from a thread that Enqueue would block.
   void SetUnbounded(bool unbounded);
@@ -96,7 +99,8 @@ class TRIPONT_EXPORT Stream {
     Thread thread;
   };
   void Loop();
-  void StartThread();
+  // With the mutex held, of a stream without a thread.
+  Status StartThread();
   // With the mutex held, of a queue that is not empty.
   static std::unique_ptr<StreamTask> TakeFirst(State& state);
 

@@ -1,289 +1,42 @@
 // Programs and transfers while memory is refused:
 //
-//   refused_memory LIBRARY FOLDER WORK one|all
+//   refused_memory LIBRARY FOLDER WORK one|all|others-one|others-all|threads
 //
-// WORK is done again and again: one allocation of the thread that calls is refused (operator new throws), the first, the
-// second, ..., or all from there on, until none is left to refuse. A call then gives an error, or a result that is right
-// or has one. What is no error, and everything afterwards, is as without it.
-// FOLDER has NAME.tripont for each program of programs.txt: NAME, and for each parameter its rank and dimensions; "/" is
-// between parameters. Prints what it has seen. A wrong answer ends the process with status 1, a hang with SIGALRM.
+// WORK is done again and again: one allocation of the thread that calls is refused (operator new throws, aligned_alloc
+// gives nothing, mmap fails), the first, the second, ..., or all from there on, until none is left to refuse; or those of
+// all other threads. "threads": not memory, but threads are refused, in processes that have none yet. A call then gives
+// an error, or a result that is right or has one. What is no error, and everything afterwards, is as without it.
+// FOLDER has NAME.tripont for each program of programs.txt, and NAME.options (a CompileOptionsProto) for those of two
+// devices: a line is NAME, and for each parameter its dimensions; "/" is between parameters. Prints what it has seen. A
+// wrong answer ends the process with status 1, a hang with SIGALRM.
 #include <dlfcn.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <functional>
 #include <iterator>
 #include <map>
-#include <new>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "refusals.h"
 #include "xla/pjrt/c/pjrt_c_api.h"
 
 namespace {
 
-// Of the thread that calls. What it does on its own behalf while memory is refused is paused.
-thread_local bool is_refusing = false;
-thread_local bool is_paused = false;
-thread_local int64_t left = 0;  // allocations until one is refused
-thread_local bool refuse_all = false;
-thread_local int64_t refused = 0;
-
-bool IsRefused() {
-  if (!is_refusing || is_paused) return false;
-  const int64_t before = left--;
-  if (before > 0 || (before < 0 && !refuse_all)) return false;
-  ++refused;
-  return true;
-}
-
-void* Allocate(size_t size, size_t alignment) {
-  if (IsRefused()) return nullptr;
-  size = size == 0 ? 1 : size;
-  return alignment == 0
-             ? std::malloc(size)
-             : std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
-}
-
-void* AllocateOrThrow(size_t size, size_t alignment = 0) {
-  if (void* const memory = Allocate(size, alignment)) return memory;
-  throw std::bad_alloc();
-}
-
-}  // namespace
-
-// The library's allocations are these too. (Not inlined: GCC would find that what new gives is freed by free.)
-[[gnu::noinline]] void* operator new(size_t size) { return AllocateOrThrow(size); }
-[[gnu::noinline]] void* operator new[](size_t size) { return AllocateOrThrow(size); }
-[[gnu::noinline]] void* operator new(size_t size, std::align_val_t to) {
-  return AllocateOrThrow(size, size_t(to));
-}
-[[gnu::noinline]] void* operator new[](size_t size, std::align_val_t to) {
-  return AllocateOrThrow(size, size_t(to));
-}
-[[gnu::noinline]] void* operator new(size_t size, const std::nothrow_t&) noexcept {
-  return Allocate(size, 0);
-}
-[[gnu::noinline]] void* operator new[](size_t size, const std::nothrow_t&) noexcept {
-  return Allocate(size, 0);
-}
-[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete[](void* memory) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete[](void* memory, size_t) noexcept { std::free(memory); }
-[[gnu::noinline]] void operator delete(void* memory, std::align_val_t) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete[](void* memory, std::align_val_t) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete(void* memory, size_t, std::align_val_t) noexcept {
-  std::free(memory);
-}
-[[gnu::noinline]] void operator delete[](void* memory, size_t, std::align_val_t) noexcept {
-  std::free(memory);
-}
-
-namespace {
-
-const PJRT_Api* api = nullptr;
-int64_t now_refused = -1;  // which allocation, for messages
-
-[[noreturn]] void Fail(const std::string& what) {
-  is_refusing = false;
-  std::printf("allocation %lld refused: %s\n", static_cast<long long>(now_refused), what.c_str());
-  (void)std::fflush(stdout);
-  std::_Exit(1);
-}
-
-// Refuses memory while it lives.
-class Refusal {
- public:
-  Refusal(int64_t after, bool all) {
-    left = after;
-    refuse_all = all;
-    refused = 0;
-    is_refusing = true;
-  }
-  ~Refusal() { is_refusing = false; }
-  Refusal(const Refusal&) = delete;
-  Refusal& operator=(const Refusal&) = delete;
-};
-
-// Nothing is refused to this thread while it lives.
-class Pause {
- public:
-  ~Pause() { is_paused = before_; }
-
- private:
-  const bool before_ = std::exchange(is_paused, true);
-};
-
-#define ARGS(name, variable)     \
-  PJRT_##name##_Args variable{}; \
-  variable.struct_size = PJRT_##name##_Args_STRUCT_SIZE
-
-// Whether a call succeeded; its error has a message, and is freed.
-bool Succeeds(PJRT_Error* error) {
-  if (error == nullptr) return true;
-  const Pause pause;
-  ARGS(Error_Message, message);
-  message.error = error;
-  api->PJRT_Error_Message(&message);
-  if (message.message_size == 0) Fail("an error without a message");
-  ARGS(Error_GetCode, code);
-  code.error = error;
-  Succeeds(api->PJRT_Error_GetCode(&code));
-  ARGS(Error_Destroy, destroy);
-  destroy.error = error;
-  api->PJRT_Error_Destroy(&destroy);
-  return false;
-}
-
-void Check(PJRT_Error* error) {
-  if (!Succeeds(error)) Fail("a call failed that needs nothing");
-}
-
-struct Plugin {
-  PJRT_Client* client = nullptr;
-  std::vector<PJRT_Device*> devices;
-};
-Plugin plugin;
-
-using Array = std::vector<float>;
-using Dims = std::vector<int64_t>;
-
-int64_t Size(const Dims& dims) {
-  int64_t size = 1;
-  for (const int64_t dim : dims) size *= dim;
-  return size;
-}
-
-Array Numbers(int64_t size, int64_t seed) {
-  Array array(static_cast<size_t>(size));
-  for (int64_t i = 0; i < size; ++i)
-    array[static_cast<size_t>(i)] = static_cast<float>((i * 7 + seed * 3) % 11 - 5);
-  return array;
-}
-
-// False if it failed.
-bool Await(PJRT_Event* event) {
-  ARGS(Event_Await, await);
-  await.event = event;
-  const bool ready = Succeeds(api->PJRT_Event_Await(&await));
-  ARGS(Event_Destroy, destroy);
-  destroy.event = event;
-  Check(api->PJRT_Event_Destroy(&destroy));
-  return ready;
-}
-
-void Destroy(PJRT_Buffer* buffer) {
-  ARGS(Buffer_Destroy, destroy);
-  destroy.buffer = buffer;
-  Check(api->PJRT_Buffer_Destroy(&destroy));
-}
-
-// Null if it failed. The caller keeps `array` until the buffer is destroyed.
-PJRT_Buffer* TryMake(const Array& array, const Dims& dims, PJRT_HostBufferSemantics semantics) {
-  ARGS(Client_BufferFromHostBuffer, make);
-  make.client = plugin.client;
-  make.data = array.data();
-  make.type = PJRT_Buffer_Type_F32;
-  make.dims = dims.data();
-  make.num_dims = dims.size();
-  make.device = plugin.devices[0];
-  make.host_buffer_semantics = semantics;
-  if (!Succeeds(api->PJRT_Client_BufferFromHostBuffer(&make))) return nullptr;
-  ARGS(Event_Destroy, destroy);
-  destroy.event = make.done_with_host_buffer;
-  Check(api->PJRT_Event_Destroy(&destroy));
-  return make.buffer;
-}
-
-PJRT_Buffer* Make(const Array& array, const Dims& dims) {
-  const Pause pause;
-  PJRT_Buffer* const buffer =
-      TryMake(array, dims, PJRT_HostBufferSemantics_kImmutableOnlyDuringCall);
-  if (buffer == nullptr) Fail("no array can be made");
-  return buffer;
-}
-
-bool IsDeleted(PJRT_Buffer* buffer) {
-  ARGS(Buffer_IsDeleted, deleted);
-  deleted.buffer = buffer;
-  Check(api->PJRT_Buffer_IsDeleted(&deleted));
-  return deleted.is_deleted;
-}
-
-// Reads into `bytes`; false if that or the array's making failed.
-bool Read(PJRT_Buffer* buffer, std::string& bytes) {
-  ARGS(Buffer_ToHostBuffer, read);
-  read.src = buffer;
-  {
-    const Pause pause;
-    Check(api->PJRT_Buffer_ToHostBuffer(&read));
-    bytes.assign(read.dst_size, '?');
-  }
-  read.dst = bytes.data();
-  if (!Succeeds(api->PJRT_Buffer_ToHostBuffer(&read))) return false;
-  const Pause pause;
-  return Await(read.event);
-}
-
-std::string BytesOf(const Array& array) {
-  const Pause pause;
-  return {reinterpret_cast<const char*>(array.data()), array.size() * sizeof(float)};
-}
-
-void CheckIs(PJRT_Buffer* buffer, const std::string& expected, const char* what) {
-  const Pause pause;
-  std::string bytes;
-  if (!Read(buffer, bytes)) Fail(std::string(what) + " cannot be read");
-  if (bytes != expected) Fail(std::string(what) + " has other numbers");
-}
-
-// The results of one kind of work by the order in which it is read; what they were at first.
-class Expectation {
- public:
-  void Is(size_t number, const std::string& bytes) {
-    const Pause pause;
-    if (number == expected_.size()) expected_.push_back(bytes);
-    if (bytes != expected_[number]) Fail("result " + std::to_string(number) + " has other numbers");
-  }
-
- private:
-  std::vector<std::string> expected_;
-};
-
-// Callbacks that were asked for, and those that have come.
-std::atomic<int64_t> asked{0};
-std::atomic<int64_t> called{0};
-
-void AskWhenReady(PJRT_Buffer* buffer) {
-  ARGS(Buffer_ReadyEvent, ready);
-  ready.buffer = buffer;
-  if (!Succeeds(api->PJRT_Buffer_ReadyEvent(&ready))) return;
-  ARGS(Event_OnReady, on_ready);
-  on_ready.event = ready.event;
-  on_ready.callback = [](PJRT_Error* error, void*) {
-    Succeeds(error);
-    ++called;
-  };
-  if (Succeeds(api->PJRT_Event_OnReady(&on_ready))) ++asked;
-  const Pause pause;
-  Await(ready.event);
-}
-
 struct Program {
+  std::string artifact;
+  std::string options;
   PJRT_LoadedExecutable* loaded = nullptr;
   std::vector<Dims> parameters;
   size_t num_outputs = 0;
@@ -295,18 +48,34 @@ struct Program {
     return arrays;
   }
 
-  // Empty if it failed.
+  // On the first device. Empty if it failed.
   std::vector<PJRT_Buffer*> Execute(const std::vector<PJRT_Buffer*>& inputs, bool donate) const {
-    std::vector<PJRT_Buffer*> outputs;
+    std::vector<std::vector<PJRT_Buffer*>> of_devices;
+    {
+      const Pause pause;
+      of_devices.push_back(inputs);
+    }
+    of_devices = Execute(of_devices, donate);
+    return of_devices.empty() ? std::vector<PJRT_Buffer*>() : std::move(of_devices[0]);
+  }
+
+  // On as many devices as there are lists of inputs. Empty if it failed.
+  std::vector<std::vector<PJRT_Buffer*>> Execute(
+      const std::vector<std::vector<PJRT_Buffer*>>& inputs, bool donate) const {
+    std::vector<std::vector<PJRT_Buffer*>> outputs;
+    std::vector<PJRT_Buffer* const*> lists;
+    std::vector<PJRT_Buffer**> output_lists;
+    std::vector<PJRT_Event*> done;
     std::vector<int64_t> kept;
     {
       const Pause pause;
-      outputs.resize(num_outputs);
-      for (size_t i = 0; i < inputs.size() && !donate; ++i) kept.push_back(static_cast<int64_t>(i));
+      outputs.assign(inputs.size(), std::vector<PJRT_Buffer*>(num_outputs));
+      for (const auto& of_device : inputs) lists.push_back(of_device.data());
+      for (auto& of_device : outputs) output_lists.push_back(of_device.data());
+      done.resize(inputs.size());
+      for (size_t i = 0; i < inputs[0].size() && !donate; ++i)
+        kept.push_back(static_cast<int64_t>(i));
     }
-    PJRT_Buffer* const* const lists[] = {inputs.data()};
-    PJRT_Buffer** const output_lists[] = {outputs.data()};
-    PJRT_Event* done[1] = {};
     PJRT_ExecuteOptions options{};
     options.struct_size = PJRT_ExecuteOptions_STRUCT_SIZE;
     options.non_donatable_input_indices = kept.data();
@@ -314,25 +83,42 @@ struct Program {
     ARGS(LoadedExecutable_Execute, execute);
     execute.executable = loaded;
     execute.options = &options;
-    execute.argument_lists = lists;
-    execute.num_devices = 1;
-    execute.num_args = inputs.size();
-    execute.output_lists = output_lists;
-    execute.device_complete_events = done;
-    if (!Succeeds(api->PJRT_LoadedExecutable_Execute(&execute))) {
-      for (PJRT_Buffer* output : outputs)
-        if (output != nullptr) Fail("a call that failed gave a result");
+    execute.argument_lists = lists.data();
+    execute.num_devices = inputs.size();
+    execute.num_args = inputs[0].size();
+    execute.output_lists = output_lists.data();
+    execute.device_complete_events = done.data();
+    const bool has_begun = Succeeds(api->PJRT_LoadedExecutable_Execute(&execute));
+    const Pause pause;
+    if (!has_begun) {
+      for (const auto& of_device : outputs) {
+        for (PJRT_Buffer* output : of_device)
+          if (output != nullptr) Fail("a call that failed gave a result");
+      }
       return {};
     }
-    const Pause pause;
-    ARGS(Event_Destroy, destroy);
-    destroy.event = done[0];
-    Check(api->PJRT_Event_Destroy(&destroy));
+    for (PJRT_Event* const event : done) {
+      ARGS(Event_Destroy, destroy);
+      destroy.event = event;
+      Check(api->PJRT_Event_Destroy(&destroy));
+    }
     return outputs;
   }
 };
 
 std::map<std::string, Program> programs;
+
+// Null if it failed.
+PJRT_LoadedExecutable* TryLoad(const Program& program) {
+  ARGS(Executable_DeserializeAndLoad, load);
+  load.client = plugin.client;
+  load.serialized_executable = program.artifact.data();
+  load.serialized_executable_size = program.artifact.size();
+  load.overridden_serialized_compile_options = program.options.data();
+  load.overridden_serialized_compile_options_size = program.options.size();
+  return Succeeds(api->PJRT_Executable_DeserializeAndLoad(&load)) ? load.loaded_executable
+                                                                  : nullptr;
+}
 
 // Reads the results, which may have failed, and destroys them. Whether all are right.
 bool Finish(const std::vector<PJRT_Buffer*>& outputs, Expectation& expected) {
@@ -372,6 +158,68 @@ bool Once(const Program& program, bool donate, Expectation& expected) {
     Destroy(inputs[i]);
   }
   return done;
+}
+
+// A program that is loaded anew.
+bool Load(const Program& program, Expectation& expected) {
+  Program again;
+  {
+    const Pause pause;
+    again = program;
+  }
+  again.loaded = TryLoad(program);
+  if (again.loaded == nullptr) return false;
+  const bool done = Once(again, false, expected);
+  ARGS(LoadedExecutable_Destroy, destroy);
+  destroy.executable = again.loaded;
+  Check(api->PJRT_LoadedExecutable_Destroy(&destroy));
+  return done;
+}
+
+// An array of another size each time, for which no block of memory is kept.
+bool Fresh() {
+  static int64_t size = 300'000;
+  size = size < 30'000'000 ? size * 13 / 10 : 300'007;
+  Array array;
+  Dims dims;
+  {
+    const Pause pause;
+    array = Numbers(size, 1);
+    dims = {size};
+  }
+  PJRT_Buffer* const buffer =
+      TryMake(array, dims, PJRT_HostBufferSemantics_kImmutableOnlyDuringCall);
+  if (buffer == nullptr) return false;
+  CheckIs(buffer, BytesOf(array), "a large array");
+  const Pause pause;
+  Destroy(buffer);
+  return true;
+}
+
+// On both devices, whose results are reduced and exchanged.
+bool Both(const Program& program, Expectation& expected) {
+  std::vector<Array> numbers;
+  std::vector<std::vector<PJRT_Buffer*>> inputs;
+  {
+    const Pause pause;
+    inputs.resize(2);
+    numbers = program.Numbers();
+    for (size_t device = 0; device < 2; ++device) {
+      for (size_t i = 0; i < numbers.size(); ++i)
+        inputs[device].push_back(Make(numbers[i], program.parameters[i], device));
+    }
+  }
+  const std::vector<std::vector<PJRT_Buffer*>> outputs = program.Execute(inputs, false);
+  bool all = !outputs.empty();
+  for (const auto& of_device : outputs) all = Finish(of_device, expected) && all;
+  const Pause pause;
+  for (const auto& of_device : inputs) {
+    for (size_t i = 0; i < of_device.size(); ++i) {
+      CheckIs(of_device[i], BytesOf(numbers[i]), "an argument");
+      Destroy(of_device[i]);
+    }
+  }
+  return all;
 }
 
 // Each execution takes the results of the one before, which is not waited for.
@@ -566,28 +414,36 @@ void CheckBytesInUse(int64_t expected) {
   if (BytesInUse() != expected) Fail("arrays that nobody has any more hold memory");
 }
 
-int Run(const std::string& work, bool all) {
-  const size_t colon = work.find(':');
-  const std::string kind = work.substr(0, colon);
-  const Program& program = programs.at(work.substr(colon + 1));
+// Does it once; whether everything succeeded.
+bool Work(const std::string& work, Expectation& expected) {
+  const auto [kind, program] = [&]() -> std::pair<std::string, const Program&> {
+    const Pause pause;
+    const size_t colon = work.find(':');
+    return {work.substr(0, colon), programs.at(work.substr(colon + 1))};
+  }();
+  if (kind == "once") return Once(program, false, expected);
+  if (kind == "donated") return Once(program, true, expected);
+  if (kind == "load") return Load(program, expected);
+  if (kind == "fresh") return Fresh();
+  if (kind == "both") return Both(program, expected);
+  if (kind == "chain") return Chain(program, false, expected);
+  if (kind == "donated-chain") return Chain(program, true, expected);
+  if (kind == "transfers") return Transfers(program, expected);
+  Fail("there is no work of this name: " + kind);
+}
+
+int Run(const std::string& work) {
   Expectation expected;
-  const std::map<std::string, std::function<bool()>> kinds = {
-      {"once", [&] { return Once(program, false, expected); }},
-      {"donated", [&] { return Once(program, true, expected); }},
-      {"chain", [&] { return Chain(program, false, expected); }},
-      {"donated-chain", [&] { return Chain(program, true, expected); }},
-      {"transfers", [&] { return Transfers(program, expected); }},
-  };
-  const std::function<bool()>& once = kinds.at(kind);
+  const auto once = [&] { return Work(work, expected); };
   for (int i = 0; i < 3; ++i)
-    if (!once()) Fail("it fails although nothing does");
+    if (!once()) Fail("it fails although nothing does: " + last_error);
   int64_t failures = 0;
   const int64_t in_use = BytesInUse();
   for (now_refused = 0; now_refused < 5000; ++now_refused) {
     alarm(60);
     bool done = false;
     {
-      const Refusal refusal(now_refused, all);
+      const Refusal refusal(now_refused);
       done = once();
     }
     const bool complete = refused == 0;
@@ -618,13 +474,11 @@ void LoadPrograms(const std::string& folder) {
                   : program.parameters.back().push_back(std::stoll(word));
     }
     std::ifstream file(folder + "/" + name + ".tripont", std::ios::binary);
-    const std::string bytes{std::istreambuf_iterator<char>(file), {}};
-    ARGS(Executable_DeserializeAndLoad, load);
-    load.client = plugin.client;
-    load.serialized_executable = bytes.data();
-    load.serialized_executable_size = bytes.size();
-    Check(api->PJRT_Executable_DeserializeAndLoad(&load));
-    program.loaded = load.loaded_executable;
+    program.artifact.assign(std::istreambuf_iterator<char>(file), {});
+    std::ifstream options_file(folder + "/" + name + ".options", std::ios::binary);
+    program.options.assign(std::istreambuf_iterator<char>(options_file), {});
+    program.loaded = TryLoad(program);
+    if (program.loaded == nullptr) Fail("a program cannot be loaded: " + last_error);
     ARGS(LoadedExecutable_GetExecutable, get);
     get.loaded_executable = program.loaded;
     Check(api->PJRT_LoadedExecutable_GetExecutable(&get));
@@ -650,17 +504,7 @@ PJRT_NamedValue Option(const char* name, const int64_t value) {
   return option;
 }
 
-}  // namespace
-
-int main(int count, char** arguments) {
-  if (count != 5) return 2;
-  // NOLINTNEXTLINE(clang-analyzer-optin.taint.GenericTaint): the test names our library
-  void* const library = dlopen(arguments[1], RTLD_NOW);
-  if (library == nullptr) {
-    std::printf("%s\n", dlerror());
-    return 2;
-  }
-  api = reinterpret_cast<const PJRT_Api* (*)()>(dlsym(library, "GetPjrtApi"))();
+void MakeClient() {
   const PJRT_NamedValue options[] = {Option("prestart_worker", 0), Option("num_devices", 2)};
   ARGS(Client_Create, create);
   create.create_options = options;
@@ -672,8 +516,9 @@ int main(int count, char** arguments) {
   Check(api->PJRT_Client_AddressableDevices(&devices));
   plugin.devices.assign(devices.addressable_devices,
                         devices.addressable_devices + devices.num_addressable_devices);
-  LoadPrograms(arguments[2]);
-  const int status = Run(arguments[3], std::strcmp(arguments[4], "all") == 0);
+}
+
+void EndClient() {
   for (const auto& [name, program] : programs) {
     ARGS(LoadedExecutable_Destroy, destroy);
     destroy.executable = program.loaded;
@@ -682,5 +527,83 @@ int main(int count, char** arguments) {
   ARGS(Client_Destroy, destroy);
   destroy.client = plugin.client;
   Check(api->PJRT_Client_Destroy(&destroy));
+}
+
+// What the processes of RunFirst tell.
+struct Told {
+  int64_t refused = 0;
+  bool done = false;
+  uint64_t results = 0;  // a number of their bits
+};
+
+// `work` in a process of few threads, from the first client on.
+void RunInChild(const std::string& folder, const std::string& work, Told* told) {
+  alarm(60);
+  Expectation expected;
+  {
+    const Refusal refusal(now_refused);
+    MakeClient();
+    LoadPrograms(folder);
+    told->done = Work(work, expected);
+    if (!Work(work, expected)) told->done = false;
+    EndClient();
+  }
+  told->refused = refused;
+  told->results = expected.Number();
+}
+
+// Processes that may have no thread besides the first, one, two, ..., until none is refused.
+int RunFirst(const std::string& folder, const std::string& work) {
+  auto* const told = static_cast<Told*>(
+      mmap(nullptr, sizeof(Told), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  const auto run = [&](int64_t number) {
+    *told = Told{};
+    now_refused = number;
+    const pid_t child = fork();
+    if (child == 0) {
+      RunInChild(folder, work, told);
+      std::_Exit(0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    if (status != 0) Fail("a process ended with status " + std::to_string(status));
+  };
+  run(1 << 20);
+  if (!told->done) Fail("it fails although nothing does");
+  const uint64_t results = told->results;
+  int64_t failures = 0;
+  for (int64_t number = 0; number < 500; ++number) {
+    run(number);
+    if (told->done && told->results != results) Fail("other results");
+    failures += told->done ? 0 : 1;
+    if (told->refused > 0) continue;
+    std::printf("%s: %lld threads, %lld failures\n", work.c_str(), static_cast<long long>(number),
+                static_cast<long long>(failures));
+    return 0;
+  }
+  Fail("it starts threads without end");
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (count != 5) return 2;
+  is_caller = true;
+  // NOLINTNEXTLINE(clang-analyzer-optin.taint.GenericTaint): the test names our library
+  void* const library = dlopen(arguments[1], RTLD_NOW);
+  if (library == nullptr) {
+    std::printf("%s\n", dlerror());
+    return 2;
+  }
+  api = reinterpret_cast<const PJRT_Api* (*)()>(dlsym(library, "GetPjrtApi"))();
+  const std::string_view which = arguments[4];
+  refuse_all = which.ends_with("all");
+  if (which.starts_with("others")) what_is_refused = What::kAllocationsOfOthers;
+  if (which == "threads") what_is_refused = What::kThreads;
+  if (what_is_refused == What::kThreads) return RunFirst(arguments[2], arguments[3]);
+  MakeClient();
+  LoadPrograms(arguments[2]);
+  const int status = Run(arguments[3]);
+  EndClient();
   return status;
 }

@@ -1,4 +1,6 @@
-"""Memory that is refused to programs and transfers: each allocation of the thread that calls, or all from one on."""
+"""Memory and threads that are refused to programs and transfers: each allocation of the thread that calls or of the
+others, or all from one on, and threads behind the first few.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,7 @@ from tripont.core.compiler.importer.program import read_program
 from tests.core.runtime import programs
 from tests.core.runtime.test_deferred_results import in_other_order
 from tests.fuzzers import c_api
+from tests.pjrt.protos import compile_options
 
 # NAME -> the parameters' dimensions, and the program. The first runs on the caller's thread; those of large arrays are
 # given to the device's stream and to several threads.
@@ -55,6 +58,25 @@ PROGRAMS: dict[str, tuple[list[tuple[int, ...]], str]] = {
              %c = stablehlo.exponential %b : {ARRAY}
              %d = stablehlo.add %c, %y : {ARRAY}
              return %d : {ARRAY}
+           }}""",
+    ),
+    # Two replicas.
+    "collectives": (
+        [LARGE],
+        f"""module attributes {{mhlo.num_replicas = 2 : i32}} {{
+             func.func @main(%x: {ARRAY}) -> ({ARRAY}, {ARRAY}) {{
+               %a = stablehlo.cosine %x : {ARRAY}
+               %s = "stablehlo.all_reduce"(%a) <{{replica_groups = dense<[[0, 1]]> : tensor<1x2xi64>}}> ({{
+                 ^bb0(%p: tensor<f32>, %q: tensor<f32>):
+                   %r = stablehlo.add %p, %q : tensor<f32>
+                   stablehlo.return %r : tensor<f32>
+               }}) : ({ARRAY}) -> {ARRAY}
+               %b = stablehlo.sine %s : {ARRAY}
+               %t = "stablehlo.collective_permute"(%b) <{{
+                 source_target_pairs = dense<[[0, 1], [1, 0]]> : tensor<2x2xi64>
+               }}> : ({ARRAY}) -> {ARRAY}
+               return %s, %t : {ARRAY}, {ARRAY}
+             }}
            }}""",
     ),
     # Calls of libraries, in a loop whose end depends on values.
@@ -117,27 +139,47 @@ def command(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     for name, (parameters, content) in made.items():
         (folder / f"{name}.tripont").write_bytes(content)
         lines.append(f"{name} {' / '.join(' '.join(map(str, dims)) for dims in parameters)}\n")
+    (folder / "collectives.options").write_bytes(compile_options([[0], [1]]))
     (folder / "programs.txt").write_text("".join(lines))
     binary, library, _ = c_api.command(source, folder)
     return [binary, library, str(folder)]
 
 
-@pytest.mark.parametrize("how", ["one", "all"])
-@pytest.mark.parametrize(
-    "work",
-    [
-        "donated:small",
-        "once:large",
-        "donated:large",
-        "once:library",
-        "once:deferred",
-        "chain:large",
-        "donated-chain:large",
-        "transfers:one",
-    ],
-)
-def test_refused_memory(command: list[str], work: str, how: str) -> None:
+WORK = [
+    "donated:small",
+    "once:large",
+    "donated:large",
+    "once:library",
+    "once:deferred",
+    "chain:large",
+    "donated-chain:large",
+    "transfers:one",
+    "both:collectives",
+]
+CASES = [(work, how) for work in [*WORK, "load:large", "fresh:one"] for how in ("one", "all")]
+# Other threads allocate where devices meet, and in libraries.
+CASES += [
+    (work, how)
+    for work in ("both:collectives", "once:library", "chain:large", "transfers:one")
+    for how in ("others-one", "others-all")
+]
+
+
+def _run(command: list[str], work: str, how: str) -> None:
     done = subprocess.run(
         [*command, work, how], capture_output=True, text=True, timeout=240, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("work", "how"), CASES)
+def test_refused_memory(command: list[str], work: str, how: str) -> None:
+    _run(command, work, how)
+
+
+@pytest.mark.parametrize(
+    "work", ["once:library", "chain:large", "transfers:one", "both:collectives"]
+)
+def test_refused_threads(command: list[str], work: str) -> None:
+    """Programs that meet other devices are errors where a device has no thread: they would wait for ever."""
+    _run(command, work, "threads")

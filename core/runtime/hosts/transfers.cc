@@ -58,22 +58,23 @@ void Decide(Event& event, const Status& status) {
 // Queues `transfer` of the buffer; `done` says how it ended.
 void Queue(const Route& route, int64_t key, const Ref<Buffer>& buffer, const Ref<Event>& done,
            Status (*transfer)(const Route&, int64_t, Buffer&)) {
+  Stream& stream = StreamOf(route.source, route.target);
   StatusOr<Hold> hold = buffer->Acquire();
-  if (!hold.ok()) {
+  const Status status = hold.ok() ? stream.EnsureThread() : hold.status();
+  if (!status.ok()) {
     // The other process waits for the transfer.
-    route.job->Break(hold.status());
-    return done->SetError(hold.status());
+    route.job->Break(status);
+    return done->SetError(status);
   }
   auto kept = std::make_shared<Hold>(std::move(*hold));
-  StreamOf(route.source, route.target)
-      .Enqueue(
-          [route, key, buffer, kept, done, transfer] {
-            const Status status = transfer(route, key, *buffer);
-            if (!status.ok()) route.job->Break(status);
-            *kept = Hold();
-            Decide(*done, status);
-          },
-          [done](const Status& status) { Decide(*done, status); });
+  stream.Enqueue(
+      [route, key, buffer, kept, done, transfer] {
+        const Status status = transfer(route, key, *buffer);
+        if (!status.ok()) route.job->Break(status);
+        *kept = Hold();
+        Decide(*done, status);
+      },
+      [done](const Status& status) { Decide(*done, status); });
 }
 
 }  // namespace
