@@ -48,6 +48,13 @@ def _place_on_xpu() -> None:
     test_util.force_gpu = lambda: device(use_gpu=True)
 
 
+def _xpu() -> Any:
+    """The attributes of ``XPU``, as ``device_lib.list_local_devices()`` has them."""
+    from tensorflow.python.client import device_lib
+
+    return next(d for d in device_lib.list_local_devices() if d.device_type == "XPU")
+
+
 def pytest_sessionstart() -> None:
     find_in_checkout("tensorflow")
     if os.environ.get("PYTEST_XDIST_WORKER") is None and "-n" in sys.argv:
@@ -68,11 +75,15 @@ def pytest_sessionstart() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """``test_session``, ``test_scope`` and ``testing_platform`` are methods of classes of tests, and no tests.
 
-    The last says which of CPU, GPU and TPU the device is, and ends at another: it says CPU of ``XPU``.
+    The last says which of CPU, GPU and TPU the device is, and ends at another: it says CPU of ``XPU``. A function
+    ``xla_device`` of a file looks for a device among those of XLA that TensorFlow knows: it finds ``XPU``.
     """
     methods = ("test_session", "test_scope", "testing_platform")
     items[:] = [i for i in items if i.name not in methods]
     for item in items:
+        module: Any = getattr(item, "module", None)
+        if ON_XPU and hasattr(module, "xla_device"):
+            module.xla_device = _xpu
         case: Any = getattr(item, "cls", None)
         if hasattr(case, "testing_platform"):
             case.testing_platform = lambda self: "CPU"
