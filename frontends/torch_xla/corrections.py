@@ -335,8 +335,8 @@ def _of_running(x: Any, dtype: Any) -> Any:
 
 
 def _logsumexp(kernel: Any, x: Any, dim: Any, keepdim: bool = False) -> Any:
-    """``logsumexp``, of integers and complex numbers too, which torch_xla refuses. Of a row whose largest number is
-    infinite it is that number, where torch_xla's difference from it is NaN.
+    """``logsumexp``, of integers and complex numbers too, which torch_xla refuses. A row whose largest number is
+    infinite has that number, where torch_xla's difference from it is NaN.
     """
     import torch
 

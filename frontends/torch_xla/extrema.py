@@ -1,4 +1,4 @@
-"""The largest and smallest elements of floats: ``max``, ``min``, ``amax``, ``amin`` and the norms that are such ones.
+"""The largest and smallest elements of floats: ``max``, ``min``, ``amax``, ``amin`` and norms of infinite order.
 
 torch_xla begins with the lowest or the highest finite number, so that the maximum of a row of ``-inf``, as masked rows
 have it, is -3.4e38. Here they begin with the infinity.
@@ -19,8 +19,12 @@ def _along(opcode: str, x: Any, dimensions: list[int], keepdim: bool) -> Any:
     """The ``maximum`` or ``minimum`` of floats ``x`` along ``dimensions``, of which there is one at least."""
     kept = [1 if d in dimensions else size for d, size in enumerate(x.shape)]
     shape = [size for d, size in enumerate(x.shape) if d not in dimensions]
-    attributes = {"opcode": opcode, "dimensions": dimensions}
-    (found,) = call("tripont.extremum", [x], [(shape, x.dtype)], attributes)
+    (found,) = call(
+        "tripont.extremum",
+        [x],
+        [(shape, x.dtype)],
+        {"opcode": opcode, "dimensions": dimensions},
+    )
     return found.reshape(kept) if keepdim else found
 
 
@@ -48,7 +52,7 @@ def _with_places(
 
 def _extreme(all_elements: str, along: Callable[..., Any] | None = None) -> Callable[..., Any]:
     """``amax`` or ``amin``, which takes ``all_elements`` (``max`` or ``min``) where no dimensions are named, and the
-    kernel where ``along`` is none.
+    kernel without ``along``.
     """
     import torch
 

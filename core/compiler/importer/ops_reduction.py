@@ -44,7 +44,7 @@ def read_extremum(block: BlockReader, operation: Any, config: dict[str, Any]) ->
     (operand,) = operands
     start = identity_value(opcode, operand)
     if start is None:
-        raise block.unimplemented(operation, f"{operand.dtype.name} has no order")
+        raise block.unimplemented(operation, f"elements of {operand.dtype.name} are not ordered")
     body = binary(opcode, operand.dtype, block.program.unique_name(f"{opcode}_body"))
     initial = block.constant(start, Shape(operand.dtype))
     return block.emit(

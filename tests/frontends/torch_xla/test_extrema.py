@@ -1,4 +1,4 @@
-"""Largest and smallest elements among infinities and NaN, and norms that are such ones: as on PyTorch's CPU."""
+"""Largest and smallest elements among infinities and NaN, and norms of infinite order: as on PyTorch's CPU."""
 
 from __future__ import annotations
 
