@@ -60,8 +60,6 @@ _PACKED = (
 MEMORY_REASONS: Final[dict[str, str]] = {
     "convolution": _PADDED,
     "convolution_in_loop": _PADDED,
-    "finite_differences_gradient": "the differences are an array that the gradient reads; XLA computes each of them "
-    "seven times instead",
     "inverse_16_batch": "the arrays take as much as XLA's; a quarter of a megabyte, whatever the batch, comes on top",
     "jaxley_cell_gradient": "what the forward loop stacks for the gradient, 401 steps of some 50 small arrays; which "
     "of them XLA does without was not looked at",
