@@ -2,9 +2,9 @@
 
 The sizes are the target's (:class:`...targets.costs.Convolutions`). These are the host's.
 
-The table was measured with ``python -m benchmarks.convolutions`` (docs/convolutions-measured.md has the figures) on a Xeon of 2023
-without AMX, with all its instructions and kept to those of x86-64-v3, on a Zen 3, a Zen 4 and a Zen 5, and on a Xeon of
-that kind with AMX.
+The table was measured with ``python -m benchmarks.convolutions`` (docs/convolutions-measured.md has the figures) on a
+Xeon of 2023 without AMX, with all its instructions and kept to those of x86-64-v3, on a Zen 3, a Zen 4 and a Zen 5,
+and on a Xeon of that kind with AMX.
 
 =================  ===================================================================  ============================
 operands           generated                                                            otherwise

@@ -34,14 +34,13 @@ from ...ir.moves import concatenate, transpose
 from ...ir.patterns import reshape
 from .convolution_kinds import is_any_weights_gradient
 from .gemm import accumulator
-from .window_products import (
+from .operand_orders import pad_with_zeros, resized
+from .window_plans import (
     PlannedTile,
     ProductDimension,
     ProductPlan,
     choose_tile,
     emit_product,
-    pad_with_zeros,
-    resized,
 )
 
 if TYPE_CHECKING:

@@ -2,12 +2,12 @@
 
 The sizes are the target's (:class:`...targets.costs.Products`). These are the host's.
 
-The table was measured with ``python -m benchmarks.products`` (docs/products-measured.md has the figures) on a Xeon of 2023
-without AMX, with all its instructions and kept to those of x86-64-v3, on a Zen 4 and a Zen 5, and on a Xeon of that
-kind with AMX. "Zen" in the table is a Zen 4 or a Zen 5. A Zen 3, which was measured too, packs small products
-as a Zen 5 does and swaps few rows as both do. It generates all f32 from 50^3 on, but for less than two vectors of
-columns, and for up to 128 rows by a rhs of [k, n] unless the rows of rhs lie a multiple of 2 KB apart (from 64 rows on
-1 KB) or rhs has more than 400,000 bytes for each row.
+The table was measured with ``python -m benchmarks.products`` (docs/products-measured.md has the figures) on a Xeon of
+2023 without AMX, with all its instructions and kept to those of x86-64-v3, on a Zen 4 and a Zen 5, and on a Xeon of
+that kind with AMX. "Zen" in the table is a Zen 4 or a Zen 5. A Zen 3, which was measured too, packs small products as
+a Zen 5 does and swaps few rows as both do. It generates all f32 from 50^3 on, but for less than two vectors of
+columns, and for up to 128 rows by a rhs of [k, n] unless the rows of rhs lie a multiple of 2 KB apart (from 64 rows
+on 1 KB) or rhs has more than 400,000 bytes for each row.
 
 ===============  =============================  ==================================================================
 operands         generated                      otherwise

@@ -36,7 +36,7 @@ from . import product_costs
 from .context import Context
 from .convolution_kinds import is_input_gradient, is_weights_gradient, products_of_sum
 from .gemm import accumulator, match_dot
-from .window_products import pad_with_zeros
+from .operand_orders import pad_with_zeros
 
 if TYPE_CHECKING:
     from ...targets.costs import Convolutions
