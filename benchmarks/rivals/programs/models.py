@@ -18,7 +18,8 @@ from ..layers import IMAGE, OTHER, Jax, Model, Recorder, Torch, arranged, kind_o
 from ..program import Arrangement, Registry
 
 PROGRAMS = Registry("whole models", __name__)
-RATE: Final = 1e-3  # of gradient descent
+# Of gradient descent: so large that the gradients, and not the weights alone, decide what is compared.
+RATE: Final = 1.0
 BOTH: Final = ("f32", "bf16")
 
 Draw = Callable[[np.random.Generator], list[np.ndarray]]

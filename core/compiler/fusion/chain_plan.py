@@ -19,9 +19,10 @@ from .reach import Window, offsets_read, window_along
 
 # Planes of an array between two loops that are kept at most: wider stencils would compute too much at each beginning.
 _MOST_PLANES: Final = 16
-# A unit of work goes along so many times the planes that it computes before its first one, and tiles are so many times
-# as high as what they read around them: a sixteenth is computed twice.
-_BEFORE: Final = 4
+# A unit of work goes along so many times the planes that it computes before its first one if that leaves units for a
+# few threads, and half as many times else; tiles are as many times as high as what they read around them.
+_TIMES: Final = 8
+_FEW_UNITS: Final = 8
 # Units of work that are enough for all threads.
 _UNITS: Final = 32
 _MOST_TILES: Final = 64
@@ -42,23 +43,25 @@ class Reading:
 
 @dataclass(slots=True)
 class Stage:
-    """A loop of a chain. For place p of the last loop it has computed its planes up to p + ``ahead``, and of those that
-    lie before the first place of a unit all from p + ``first`` on. ``planes`` are kept. ``wraps``: it computes planes
-    beyond its ends too, which are those at the other end. The same along the second dimension: ``above``, ``below``,
-    ``wraps_across``, of a tile.
+    """A loop of a chain, and which of its planes the loops behind it need for the places b to e of the last loop: those
+    from b + ``first`` to e + ``last``. At place p the plane p + ``last`` is computed.
+
+    Of two five-point stencils in turn the first one has first = -1, last = 1 and 3 planes: the second one reads those
+    before, at and behind p.
     """
 
     loop: Instruction
     dims: tuple[int, ...]
     readings: dict[int, Reading]  # by the number of the operand
-    ahead: int = 0
     first: int = 0
-    planes: int = 1
-    wraps: bool = False
-    above: int = 0
-    below: int = 0
+    last: int = 0
+    oldest: int = 0  # at place p none before p + oldest is read any more
+    planes: int = 1  # that are kept: those from oldest to last
+    wraps: bool = False  # planes beyond the ends are needed too, which are those at the other end
+    # The same along the second dimension, for a tile: from its first row + top to its last row + bottom.
+    top: int = 0
+    bottom: int = 0
     wraps_across: bool = False
-    oldest: int = 0  # the earliest plane that is read for place p, from p
 
 
 @dataclass(slots=True)
@@ -76,6 +79,12 @@ class Plan:
     is_tiled: bool = False
 
     @property
+    def repeated(self) -> float:
+        """How much more than the loops one after the other the chain computes: 1.1 is a tenth more."""
+        along = 1 + self.before / self.places / 2
+        return along * (1 + _around(self) / self.rows / 2) if self.is_tiled else along
+
+    @property
     def units(self) -> int:
         return -(-self.stages[-1].dims[0] // self.places) * self.tiles
 
@@ -83,7 +92,7 @@ class Plan:
         """Places along the second dimension that a ring of ``stage`` has."""
         if not self.is_tiled:
             return stage.dims[1]
-        return min(self.rows + stage.below - stage.above, stage.dims[1] + stage.below - stage.above)
+        return min(self.rows + stage.bottom - stage.top, stage.dims[1] + stage.bottom - stage.top)
 
 
 def plan_of(chain: Computation, most_kept: int) -> Plan | None:
@@ -146,25 +155,26 @@ def _extend(stages: Sequence[Stage]) -> bool:
             stage, along, across = stages[reading.stage], reading.along, reading.across
             is_first = reading.stage not in read
             read.add(reading.stage)
-            low, high = reader.first + along.low, reader.ahead + along.high
-            oldest = reader.ahead + along.low
+            low, high = reader.first + along.low, reader.last + along.high
+            oldest = reader.last + along.low
             stage.first = low if is_first else min(stage.first, low)
-            stage.ahead = high if is_first else max(stage.ahead, high)
+            stage.last = high if is_first else max(stage.last, high)
             stage.oldest = oldest if is_first else min(stage.oldest, oldest)
             stage.wraps |= along.wraps or reader.wraps
             # A plane beyond the end of one loop is made of planes beyond the end of another: both ends are one place.
             if (along.wraps or reader.wraps) and stage.dims[0] != reader.dims[0]:
                 return False
             if across is not None:
-                up, down = reader.above + across.low, reader.below + across.high
-                stage.above = up if is_first else min(stage.above, up)
-                stage.below = down if is_first else max(stage.below, down)
+                up, down = reader.top + across.low, reader.bottom + across.high
+                stage.top = up if is_first else min(stage.top, up)
+                stage.bottom = down if is_first else max(stage.bottom, down)
                 stage.wraps_across |= across.wraps or reader.wraps_across
     if len(read) != len(stages) - 1:
         return False
     for stage in stages:
-        stage.planes = stage.ahead - min(stage.oldest, stage.ahead) + 1
-        if stage.wraps and stage.planes + (stage.ahead - stage.first) > stage.dims[0]:
+        stage.planes = stage.last - min(stage.oldest, stage.last) + 1
+        # Places beyond an end are brought back by adding or taking off the size once.
+        if stage.wraps and stage.planes + (stage.last - stage.first) > stage.dims[0]:
             return False
     return True
 
@@ -172,7 +182,7 @@ def _extend(stages: Sequence[Stage]) -> bool:
 def _cut(plan: Plan, most_kept: int) -> Plan | None:
     """The plan with tiles and units of work that keep no more than ``most_kept`` bytes; None if there are none."""
     last = plan.stages[-1]
-    plan.before = max(s.ahead - s.first for s in plan.stages)
+    plan.before = max(s.last - s.first for s in plan.stages)
     plan.rows = last.dims[1]
     plan.kept = _bytes(plan)
     while plan.kept > most_kept:
@@ -181,12 +191,13 @@ def _cut(plan: Plan, most_kept: int) -> Plan | None:
         plan.is_tiled = True
         plan.tiles *= 2
         plan.rows = -(-last.dims[1] // plan.tiles)
-        if plan.tiles > _MOST_TILES or plan.rows < _BEFORE * _around(plan) or plan.rows < 2:
+        if plan.tiles > _MOST_TILES or plan.rows < _TIMES // 2 * _around(plan) or plan.rows < 2:
             return None
         plan.kept = _bytes(plan)
     plan.tiles = -(-last.dims[1] // plan.rows)  # none of them is empty
-    share = -(-last.dims[0] * plan.tiles // _UNITS)
-    plan.places = min(last.dims[0], max(share, _BEFORE * plan.before, 1))
+    places = last.dims[0] * plan.tiles  # of all units
+    least = min(_TIMES * plan.before, max(_TIMES // 2 * plan.before, -(-places // _FEW_UNITS)))
+    plan.places = min(last.dims[0], max(-(-places // _UNITS), least, 1))
     return plan
 
 
@@ -204,7 +215,7 @@ def _has_tiles(plan: Plan) -> bool:
 
 
 def _around(plan: Plan) -> int:
-    return max(s.below - s.above for s in plan.stages)
+    return max(s.bottom - s.top for s in plan.stages)
 
 
 def _bytes(plan: Plan) -> int:
@@ -219,11 +230,6 @@ def _rings(plan: Plan) -> Iterator[tuple[tuple[int, ...], int]]:
 
 def ring_dims(plan: Plan, stage: Stage) -> tuple[int, ...]:
     """The dimensions of what is kept of a result of ``stage``."""
-    return (
-        (stage.planes, plan.ring_rows(stage), *stage.dims[2:])
-        if len(stage.dims) > 2
-        else (
-            stage.planes,
-            *stage.dims[1:],
-        )
-    )
+    if len(stage.dims) == 2:
+        return (stage.planes, stage.dims[1])
+    return (stage.planes, plan.ring_rows(stage), *stage.dims[2:])

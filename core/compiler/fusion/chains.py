@@ -24,6 +24,7 @@ from ..ir.hlo import (
 from .chain_plan import plan_of, source_of
 
 if TYPE_CHECKING:
+    from ..targets.costs import Costs
     from ..targets.target import Target
 
 #: The kind of these fusions.
@@ -31,18 +32,19 @@ CHAIN: Final = "chain"
 # Loops in one chain, and arrays that it reads.
 _MOST_LOOPS: Final = 8
 _MOST_OPERANDS: Final = 40
-# Elements of their rows at least: a chain takes each row by itself, where a loop may take several as one.
+# A chain takes each row by itself, where a loop may take several as one: none has rows of fewer elements than the first
+# number, and rows below Fusion.chained_rows must have so many times as much between them.
 _SHORTEST_ROW: Final = 64
+_SHORT_ROWS: Final = 64
 
 
 def chain_loops(module: Module, target: Target) -> Module:
     """The module, which is fused and in its final order, with chains in the places of such loops."""
-    least = target.costs.fusion.chained
-    if not least:
+    if not target.costs.fusion.chained:
         return module
     done: dict[Computation, Computation] = {}
     for computation in executable_computations(module):
-        chains = _Finder(computation, least, target.costs.memory.planes).find()
+        chains = _Finder(computation, target.costs).find()
         calls_new = any(done.get(c, c) is not c for i in computation.instructions for c in i.called)
         if chains or calls_new:
             done[computation] = _with_chains(computation, chains, done)
@@ -50,25 +52,25 @@ def chain_loops(module: Module, target: Target) -> Module:
 
 
 class _Finder:
-    """Finds the chains of one computation, with arrays of at least ``least`` bytes between their loops."""
+    """Finds the chains of one computation."""
 
-    def __init__(self, computation: Computation, least: int, most_kept: int) -> None:
+    def __init__(self, computation: Computation, costs: Costs) -> None:
         self.computation = computation
-        self.least, self.most_kept = least, most_kept
+        self.limits, self.most_kept = costs.fusion, costs.memory.planes
         self.results = set(computation.results)
         self.users: Mapping[Instruction, Sequence[Instruction]] = {}
 
     def find(self) -> dict[Instruction, list[Instruction]]:
         """The loops of each chain, in order, by the last of them."""
         instructions = self.computation.instructions
-        if not any(_is_loop(i) and self.is_large(i) for i in instructions):
+        if not any(_is_candidate(i) and self.is_large(i) for i in instructions):
             return {}
         self.users = self.computation.users()
         position = {i: n for n, i in enumerate(instructions)}
         chains: dict[Instruction, list[Instruction]] = {}
         taken: set[Instruction] = set()
         for last in reversed(instructions):
-            if last not in taken and _is_loop(last):
+            if last not in taken and _is_candidate(last):
                 loops = self.grown(last, taken, position)
                 if len(loops) > 1:
                     chains[last] = loops
@@ -97,7 +99,7 @@ class _Finder:
 
     def may_join(self, source: Instruction, loops: Sequence[Instruction]) -> bool:
         """Whether ``source`` is a loop with large results that nobody but ``loops`` reads."""
-        if not _is_loop(source) or not self.is_large(source) or source in self.results:
+        if not _is_candidate(source) or not self.is_large(source) or source in self.results:
             return False
         readers: list[Instruction] = []
         for user in self.users[source]:
@@ -110,14 +112,14 @@ class _Finder:
         return all(reader in loops for reader in readers)
 
     def is_large(self, loop: Instruction) -> bool:
-        """Whether the caches do not hold a result of ``loop`` until it is read."""
-        shapes = loop.result_shapes
-        return all(isinstance(s, Shape) for s in shapes) and (
-            max(s.bytes for s in shapes if isinstance(s, Shape)) >= self.least
-        )
+        """Whether keeping a result of ``loop`` near by saves more than planes that are computed twice cost."""
+        least = self.limits.chained
+        if loop.called[0].results[0].dims[-1] < self.limits.chained_rows:
+            least *= _SHORT_ROWS
+        return max(r.shape.bytes for r in loop.called[0].results) >= least
 
 
-def _is_loop(i: Instruction) -> bool:
+def _is_candidate(i: Instruction) -> bool:
     """Whether ``i`` is a loop whose rows are long enough for a chain."""
     if i.opcode != "fusion" or i.attributes["kind"] != "loop":
         return False

@@ -206,6 +206,9 @@ class Fusion:
         "bytes",
         "of an array between loops that are computed together plane by plane, at least; 0: none",
     ]
+    chained_rows: Annotated[
+        int, "elements", "of the rows of such arrays; of shorter ones they have many times as much"
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

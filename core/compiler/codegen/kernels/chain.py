@@ -34,7 +34,7 @@ def _emit(frame: Frame) -> EmittedKernel:
         )
     _Chain(frame, plan).write()
     work = sum(costs.of_computation(frame.target, s.loop.called[0]) for s in plan.stages)
-    return frame.finish_large(plan.units, work / plan.units)
+    return frame.finish_large(plan.units, plan.repeated * work / plan.units)
 
 
 emit = emitter(collapsed=False)(_emit)
@@ -125,10 +125,10 @@ class _Chain:
         """The plane that ``loop`` computes at ``place``, if there is one."""
         g, b, stage = self.g, self.frame.builder, loop.stage
         size = stage.dims[0]
-        plane = g.add(place, i64(stage.ahead))
+        plane = g.add(place, i64(stage.last))
         condition = g.compare("sge", plane, g.add(unit.begin, i64(stage.first)))
         if not stage.wraps and (
-            stage.first < 0 or stage.ahead > 0 or size < self.plan.stages[-1].dims[0]
+            stage.first < 0 or stage.last > 0 or size < self.plan.stages[-1].dims[0]
         ):
             condition = g.apply("and", condition, g.compare("ult", plane, i64(size)))
         with g.only_if(condition, "plane"):
@@ -138,7 +138,7 @@ class _Chain:
             if not self.plan.is_tiled:
                 self.write_rows(loop, (along,), (slot,))
                 return
-            start, stop = (g.add(unit.top, i64(stage.above)), g.add(unit.bottom, i64(stage.below)))
+            start, stop = (g.add(unit.top, i64(stage.top)), g.add(unit.bottom, i64(stage.bottom)))
             if not stage.wraps_across:
                 start = b.intrinsic("smax", [start, i64(0)])
                 stop = b.intrinsic("smin", [stop, i64(stage.dims[1])])
@@ -146,7 +146,7 @@ class _Chain:
             with g.loop(start, stop) as (row, _, _):
                 high = stage.dims[1]
                 across = self.wrapped(row, high) if stage.wraps_across else row
-                local = g.sub(row, g.add(unit.top, i64(stage.above)))
+                local = g.sub(row, g.add(unit.top, i64(stage.top)))
                 rows = self.plan.ring_rows(stage)
                 self.write_rows(
                     loop,
@@ -158,12 +158,9 @@ class _Chain:
         """The rows of ``loop`` at the leading coordinates ``at``, which lie at ``kept_at`` in its rings."""
         g, target, computation = self.g, self.frame.target, loop.computation
         roots = computation.results
-        weight = sum(map(target.costs.weight, computation.instructions))
-        cuts = loops.cuts_of(roots)
-        if len(cuts) * weight > loops.LONGEST_CODE:
-            cuts = []
-        minor, masked = loop.stage.dims[-1], loops.can_mask(target, computation)
-        lanes = min(loops.lanes_for(target, computation), 1 << (minor - 1).bit_length())
+        lanes, masked, cuts, weight = loops.row_code(target, computation)
+        minor = loop.stage.dims[-1]
+        lanes = min(lanes, 1 << (minor - 1).bit_length())
         streaming = self.frame.moves_at_least(target.costs.memory.past_caches)
         depth = len(at)
         insides = loops.insides_of(roots, (len(cuts) + 1) * weight)
@@ -215,7 +212,7 @@ class _Chain:
         slot = self.slot(at, source)
         if not self.plan.is_tiled:
             return (slot, *index[1:])
-        local = g.sub(index[1].base, g.add(unit.top, i64(source.above)))
+        local = g.sub(index[1].base, g.add(unit.top, i64(source.top)))
         last = self.plan.ring_rows(source) - 1
         if source.wraps_across:
             size = i64(source.dims[1])

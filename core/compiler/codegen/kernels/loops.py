@@ -60,14 +60,10 @@ def emit_frame(frame: Frame) -> EmittedKernel:
     if not dims:
         compute_side_by_side(frame.generator, computation)
     streaming = frame.moves_at_least(target.costs.memory.past_caches)
-    lanes, masked = lanes_for(target, computation), can_mask(target, computation)
-    weight = sum(map(target.costs.weight, computation.instructions))
+    lanes, masked, cuts, weight = row_code(target, computation)
     if short_rows.fits(roots, lanes) and weight * dims[-1] <= MOST_SHORT_ROW_CODE:
         units = iterate(frame, dims[:-1], lanes, False, rows, weight=weight * dims[-1])
     else:
-        cuts = cuts_of(roots)
-        if len(cuts) * weight > LONGEST_CODE:
-            cuts = []
         large = math.prod(dims) >= LEAST_INSIDE
         insides = insides_of(roots, (len(cuts) + 1) * weight) if large else []
         units = iterate(frame, dims, lanes, masked, body, cuts, weight, insides)
@@ -76,6 +72,26 @@ def emit_frame(frame: Frame) -> EmittedKernel:
 
 
 emit = emitter(collapsed=True)(emit_frame)
+
+
+class RowCode(NamedTuple):
+    """How a row of a loop is written: in vectors of ``lanes``, the last of them ``masked``, in pieces between ``cuts``;
+    ``weight`` is that of a step (:meth:`Costs.weight`).
+    """
+
+    lanes: int
+    masked: bool
+    cuts: list[int]
+    weight: float
+
+
+def row_code(target: Target, computation: hlo.Computation) -> RowCode:
+    """How a row of a loop over ``computation`` is written."""
+    weight = sum(map(target.costs.weight, computation.instructions))
+    cuts = cuts_of(computation.results)
+    if len(cuts) * weight > LONGEST_CODE:
+        cuts = []
+    return RowCode(lanes_for(target, computation), can_mask(target, computation), cuts, weight)
 
 
 def cuts_of(roots: Sequence[hlo.Instruction]) -> list[int]:

@@ -25,8 +25,11 @@ from .emit import EmittedKernel, emit_kernel, function_name
 if TYPE_CHECKING:
     from ...targets.target import Target
 
-# Bytes of compressed text to keep; what was used longest ago goes first.
-LIMIT: Final = 16 << 20
+# Bytes to keep; what was used longest ago goes first.
+LIMIT: Final = 32 << 20
+_BESIDE: Final = (
+    6 << 10
+)  # bytes of a kernel beside its text, about: its key, and what is known of its function
 _MOST_HELPERS: Final = 2048
 _FASTEST: Final = 1  # of zlib's levels: 13 us for 5 KB
 
@@ -106,10 +109,10 @@ def kernel(
 def _keep(key: Hashable, written: _Written) -> None:
     global _size
     _kept[key] = written
-    _size += len(written.text)
+    _size += len(written.text) + _BESIDE
     while _size > LIMIT:
         _, oldest = _kept.popitem(last=False)
-        _size -= len(oldest.text)
+        _size -= len(oldest.text) + _BESIDE
 
 
 def _key(instruction: hlo.Instruction) -> Hashable:

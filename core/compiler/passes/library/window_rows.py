@@ -69,7 +69,7 @@ def match_few_positions(convolution: Instruction, context: Context) -> Instructi
     rows = math.prod(convolution.dims) // convolution.dims[numbers.output_feature]
     elements = math.prod(w.size for w in windows)
     if elements == 1:
-        return _product(convolution, context) if rows <= costs.point_rows else None
+        return _product(convolution, context, True) if rows <= costs.point_rows else None
     most, least = (
         (costs.pair_rows, costs.pair_kernel)
         if convolution.dtype is dtypes.BF16
@@ -78,13 +78,21 @@ def match_few_positions(convolution: Instruction, context: Context) -> Instructi
     kernel = math.prod(convolution.operands[1].dims)
     if elements > _MOST_ELEMENTS or rows > most or kernel < least:
         return None
-    return _product(convolution, context)
+    return _product(convolution, context, True)
 
 
-def _product(convolution: Instruction, context: Context) -> Instruction | None:
-    product = match_dot(_dot(convolution), context)  # of [batch, positions..., features]
+def _product(
+    convolution: Instruction, context: Context, any_way: bool = False
+) -> Instruction | None:
+    """The product that computes ``convolution``; None if no kernel packs it. ``any_way``: or one that stays a dot, such
+    as a few rows by a large matrix.
+    """
+    dot = _dot(convolution)
+    product = match_dot(dot, context)  # of [batch, positions..., features]
     if product is None:
-        return None
+        if not any_way:
+            return None
+        product = dot
     numbers: ConvolutionDimensionNumbers = convolution.attributes["dimension_numbers"]
     places = [numbers.output_batch, *numbers.output_spatial, numbers.output_feature]
     return transpose(product, [places.index(d) for d in range(len(places))])

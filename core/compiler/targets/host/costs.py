@@ -192,6 +192,7 @@ _HOST: Final = Costs(
         weights=8.0,
         weights_read=1.25,
         chained=1 << 16,
+        chained_rows=256,
     ),
     components=Components(least=4096, least_component=64, moved=0.5, members=64, spread=8.0),
     loops=Loops(

@@ -30,7 +30,7 @@ def compiled(
     function: Callable, *dims: tuple[int, ...], least: int = 1, kept: int = 1 << 18
 ) -> Module:
     """The module of ``function`` after all passes; arrays of ``least`` bytes between loops are worth a chain."""
-    target = priced(fusion={"chained": least}, memory={"planes": kept})
+    target = priced(fusion={"chained": least, "chained_rows": 1}, memory={"planes": kept})
     arguments = [np.zeros(d, np.float32) for d in dims]
     return pipeline.run(read(function, arguments), target, Dump(), GENERATED)
 
