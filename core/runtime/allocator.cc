@@ -25,6 +25,10 @@ constexpr size_t kSlabSize = 1 << 20;
 constexpr size_t kHugePage = 2 << 20;
 // A huge page may be used in part if it wastes less than this.
 constexpr size_t kSmallWaste = kHugePage / 8;
+// Mappings of less than a huge page are cut from ranges of this size, so that they share huge pages.
+constexpr size_t kRangeSize = 64 << 20;
+// How much must be reserved for that: the huge page that was cut last is used in part.
+constexpr int64_t kRangesFrom = 32 << 20;
 // Where no block of the right class is free, one of the next classes is taken if it is not much
 // larger.
 constexpr int kClassesToTry = 3;
@@ -48,6 +52,23 @@ void PopulateTail(void* data, size_t used) {
   if (const size_t huge = InHugePages(used); 0 < huge && huge < used)
     madvise(static_cast<char*>(data) + huge, used - huge, MADV_POPULATE_WRITE);
 #endif
+}
+
+// New pages from the system, from a huge page on if there are enough for one; null if it has none.
+void* MapPages(size_t size) {
+  const bool huge = size >= kHugePage;
+  const size_t mapped = huge ? size + kHugePage : size;
+  void* const mapping = mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapping == MAP_FAILED) return nullptr;
+  if (!huge) return mapping;
+  // Cut the mapping to start at a huge page.
+  char* const begin = static_cast<char*>(mapping);
+  char* const start =
+      reinterpret_cast<char*>(RoundUp(reinterpret_cast<uintptr_t>(begin), kHugePage));
+  if (start != begin) munmap(begin, start - begin);
+  if (start + size != begin + mapped) munmap(start + size, begin + mapped - (start + size));
+  return start;
 }
 
 // The number in a cgroup file, or none ("max", no such file).
@@ -153,6 +174,7 @@ Allocator::~Allocator() {
     std::erase(budget_->allocators_, this);
   }
   Trim();
+  if (range_left_ > 0) munmap(range_, range_left_);
 }
 
 int Allocator::ClassOf(size_t size) {
@@ -197,23 +219,31 @@ void* Allocator::Map(size_t size) {
     }
     return memory;
   }
-  const bool huge = size >= kHugePage;
-  const size_t mapped = huge ? size + kHugePage : size;
-  void* const mapping = mmap(nullptr, mapped, PROT_READ | PROT_WRITE,
-                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (mapping == MAP_FAILED) {
+  const bool in_range =
+      size < kHugePage && reserved_.load(std::memory_order_relaxed) >= kRangesFrom;
+  void* const memory = in_range ? CutFromRange(size) : MapPages(size);
+  if (memory == nullptr) {
     budget_->Release(size);
-    return nullptr;
+  } else {
+    reserved_.fetch_add(static_cast<int64_t>(size), std::memory_order_relaxed);
   }
-  reserved_.fetch_add(static_cast<int64_t>(size), std::memory_order_relaxed);
-  if (!huge) return mapping;
-  // Cut the mapping to start at a huge page.
-  char* const begin = static_cast<char*>(mapping);
-  char* const start =
-      reinterpret_cast<char*>(RoundUp(reinterpret_cast<uintptr_t>(begin), kHugePage));
-  if (start != begin) munmap(begin, start - begin);
-  if (start + size != begin + mapped) munmap(start + size, begin + mapped - (start + size));
-  return start;
+  return memory;
+}
+
+void* Allocator::CutFromRange(size_t size) {
+  const std::lock_guard<SpinLock> lock(range_lock_);
+  if (range_left_ < size) {
+    void* const range = MapPages(kRangeSize);
+    if (range == nullptr) return MapPages(size);  // there may be room for the block alone
+    madvise(range, kRangeSize, MADV_HUGEPAGE);
+    if (range_left_ > 0) munmap(range_, range_left_);
+    range_ = static_cast<char*>(range);
+    range_left_ = kRangeSize;
+  }
+  void* const block = range_;
+  range_ += size;
+  range_left_ -= size;
+  return block;
 }
 
 void Allocator::Unmap(void* data, size_t size) {
@@ -347,11 +377,13 @@ AllocatorStats Allocator::stats() const {
 
 void Allocator::LockForFork() {
   slab_lock_.lock();
+  range_lock_.lock();
   for (SizeClass& size_class : classes_) size_class.lock.lock();
 }
 
 void Allocator::UnlockAfterFork() {
   for (SizeClass& size_class : classes_) size_class.lock.unlock();
+  range_lock_.unlock();
   slab_lock_.unlock();
 }
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ctypes
 import itertools
 import mmap
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from tripont.core import _tripont
@@ -67,6 +69,48 @@ def test_a_block_that_comes_back_for_more_is_used_to_its_end(allocator):
     ctypes.memset(again[0], 2, 9 * MIB)
     assert resident_bytes(*again) == 9 * MIB
     allocator.free(again)
+
+
+def wants_huge_pages(address: int) -> bool:
+    """Whether huge pages are asked for where ``address`` lies."""
+    inside = False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        if found := re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line):
+            inside = int(found[1], 16) <= address < int(found[2], 16)
+        elif inside and line.startswith("VmFlags:"):
+            return "hg" in line.split()
+    raise AssertionError("the block does not lie in memory")
+
+
+def resident_memory() -> int:
+    """The bytes of this process that lie in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
+
+@pytest.mark.skipif(
+    not Path("/sys/kernel/mm/transparent_hugepage").exists(), reason="no huge pages here"
+)
+def test_blocks_share_huge_pages_once_much_is_reserved():
+    allocator = _tripont.testing.Allocator(256 * MIB, 0)
+    sizes = [40_000, 300_000, MIB, 3 * MIB // 2]
+    alone = [allocator.allocate(size) for size in sizes]
+    assert not any(wants_huge_pages(address) for address, _ in alone)
+    much = allocator.allocate(32 * MIB)
+    shared = [allocator.allocate(size) for size in sizes * 24]  # of more than one range
+    for (address, usable), size in zip(shared, sizes * 24, strict=True):
+        assert wants_huge_pages(address)
+        assert wants_huge_pages(address + usable - 1)
+        ctypes.memset(address, 0x5A, size)
+    ordered = sorted(shared)
+    for (address, usable), (following, _) in itertools.pairwise(ordered):
+        assert address + usable <= following
+    behind = sum(a + size == b for (a, size), (b, _) in itertools.pairwise(ordered))
+    assert behind >= len(shared) - 2  # one behind the other, but for the ends of ranges
+    before = resident_memory()
+    for block in (*alone, much, *shared):
+        allocator.free(block)
+    assert allocator.stats()["bytes_reserved"] == 0
+    assert before - resident_memory() > 0.9 * sum(sizes * 24)
 
 
 def test_live_blocks_do_not_overlap(allocator):
