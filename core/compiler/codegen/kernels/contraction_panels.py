@@ -62,6 +62,9 @@ class Panels:
         self.scaled = 0  # rows of the matrix whose sums are multiplied by a scale; 0: none are
         self.spans = self.rows_of_buffers()
         self.ahead = self.rows_ahead()
+        # The least rows of the matrix that have as many bytes as are fetched ahead, where it is read in one run.
+        row_bytes = column.size * loops.streamed_size
+        self.ahead_of_run = -(-costs.blocks.streamed_ahead // row_bytes)
         size = row.size * self.stride
         self.buffers = [self.g.builder.alloca(loops.type, size) for _ in self.spans]
         self.g.note(*self.buffers)
@@ -99,6 +102,23 @@ class Panels:
         lines = -(-self.stride // (loops.line * self.lanes)) * self.spans[0] // self.in_a_word
         steps = -(-costs.blocks.streamed_ahead // (max(1, lines) * costs.memory.line))
         return self.spans[0] * max(1, steps)
+
+    def can_be_one_run(self) -> bool:
+        """Whether a thread that takes all columns reads one row of the matrix after the other, in the order of memory,
+        rather than several beside each other. (Each sum is of the same terms in the same order.)
+
+        Only for numbers of 16 bits: f32 reads as fast either way, and bytes have as many loads and stores of sums for
+        fewer lines.
+        """
+        loops = self.loops
+        return (
+            self.merged >= self.blocks > 1
+            and self.row.size == 1
+            and self.in_a_word == 1
+            and self.scales is None
+            and loops.streamed_size == 2
+            and self.column.size * loops.register_bytes <= loops.target.costs.memory.streamed_row
+        )
 
     def emit(self) -> int:
         """Write the kernel; the units of work."""
@@ -143,7 +163,7 @@ class Panels:
         """Make the sums of the unit's columns."""
         rest = self.depth.size % self.spans[0]  # the rows that come first
         if rest:
-            self.chunk(rest, ZERO, total, True)
+            self.chunk(rest, ZERO, total, True, self.ahead)
         else:
             self.clear(total)
         self.rows(len(self.spans) - 1, i64(rest), i64(self.depth.size))
@@ -162,12 +182,10 @@ class Panels:
     def rows(self, level: int, start: Value, stop: Value) -> None:
         """Take rows [start, stop) of the matrix into the buffer of ``level``."""
         g, spans = self.g, self.spans
+        if level == 0:
+            self.steps(start, stop)
+            return
         with g.loop(start, stop, spans[level]) as (k, _, _):
-            if level == 0:
-                multiple = math.gcd(self.depth.size % spans[0], spans[0])
-                at = Coordinate(k, 0, 1, None, 0, self.depth.size - 1, multiple)
-                self.chunk(spans[0], at, self.buffers[0], False)
-                return
             part, into = self.buffers[level - 1], self.buffers[level]
             self.clear(part)
             end = g.builder.intrinsic("smin", [g.add(k, i64(spans[level])), stop])
@@ -179,6 +197,26 @@ class Panels:
             for i in self.each_vector():
                 total = self.loops.add(self.load(into, i), self.load(part, i))
                 self.loops.store_vector(into, i, total)
+
+    def steps(self, start: Value, stop: Value) -> None:
+        """Take rows [start, stop) of the matrix into the first buffer."""
+
+        def take(rows: int, ahead: int) -> None:
+            with self.g.loop(start, stop, rows) as (k, _, _):
+                multiple = math.gcd(self.depth.size % rows, rows)
+                at = Coordinate(k, 0, 1, None, 0, self.depth.size - 1, multiple)
+                self.chunk(rows, at, self.buffers[0], False, ahead)
+
+        if not self.can_be_one_run():
+            take(self.spans[0], self.ahead)
+            return
+        whole = self.g.builder.icmp("eq", self.width, i64(self.column.size))
+        self.g.either(
+            whole,
+            lambda: take(1, self.ahead_of_run),
+            lambda: take(self.spans[0], self.ahead),
+            ("one.run", "beside", "taken"),
+        )
 
     def add_scaled(self, k: Value, part: Value, into: Value) -> None:
         """Add the sums in ``part``, of rows from ``k`` on that have the same scales, to those in ``into``."""
@@ -196,8 +234,10 @@ class Panels:
                 total = self.scales.add(*sums, scale)
                 loops.store_vector(into, place, total)
 
-    def chunk(self, rows: int, k: Coordinate, into: Value, first: bool) -> None:
-        """Take ``rows`` rows of the matrix from ``k`` on into a buffer, which holds none before the ``first`` ones."""
+    def chunk(self, rows: int, k: Coordinate, into: Value, first: bool, ahead: int) -> None:
+        """Take ``rows`` rows of the matrix from ``k`` on into a buffer, which holds none before the ``first`` ones, and
+        fetch those ``ahead``.
+        """
         loops, g, depth = self.loops, self.g, self.depth
         step = self.vectors * self.lanes
         k_at = [loops.offset(k, n, 1, depth.size) for n in range(rows)]
@@ -216,7 +256,7 @@ class Panels:
                 ]
                 for number, (factors, k_coordinate) in enumerate(zip(scalars, k_at, strict=True)):
                     if part is self.parts[0] and number % self.in_a_word == 0:
-                        self.fetch(loops.offset(k, number + self.ahead, 1, depth.size), i, step)
+                        self.fetch(loops.offset(k, number + ahead, 1, depth.size), i, step)
                     matrix_at = {**self.fixed_at, depth: k_coordinate}
                     right = self.read_columns(matrix_at, i)
                     for n, total in enumerate(totals):

@@ -297,6 +297,51 @@ def test_how_many_short_rows_are_read_at_once() -> None:
     assert fetches(1600, "znver5") == fetches(1600, "x86-64-v4")
 
 
+@pytest.mark.parametrize("columns", [512, 576, 1600, 4096])
+@pytest.mark.parametrize("depth", [64, 323, 2500])
+def test_one_run_through_a_matrix(columns: int, depth: int) -> None:
+    """All columns of one row after the other, or several rows beside each other where threads share the columns: the
+    sums are the same to the last bit, whoever computes them.
+    """
+    host = for_cpu("host")
+    types = {"dtype": dtypes.BF16, "result": dtypes.F32}
+    made = dot((1, depth), (depth, columns), ((1,), (0,)), **types)
+    x, w = made.operands
+    residual = hlo.parameter(2, made.shape)
+    made = fusion("dot", [x, w, residual], op("add", made.shape, made, residual))
+    random = np.random.default_rng(0)
+    arrays = [random.standard_normal(o.dims).astype(o.dtype.numpy) for o in made.operands]
+    found = []
+    for most in (0, 1 << 14):
+        memory = replace(host.costs.memory, streamed=1 << 12, streamed_row=most)
+        kernel = Kernel(made, replace(host, costs=replace(host.costs, memory=memory)))
+        assert ("one.run" in kernel.ir) == (most > 0)
+        count = kernel.emitted.work_count
+        for splits in ((), (count // 2,), (count // 3, count * 2 // 3)):
+            found += kernel.run(arrays, splits)
+    left, right, more = (a.astype(np.float64) for a in arrays)
+    bound = 2.0**-24 * (depth / 8 * (np.abs(left) @ np.abs(right)) + np.abs(more))
+    assert (np.abs(found[0] - (left @ right + more)) <= bound).all()
+    for other in found[1:]:
+        np.testing.assert_array_equal(other, found[0])
+
+
+def test_which_matrices_are_read_in_one_run() -> None:
+    """Those of 16 bits by a single row on a Zen 5, whose sums stay in the nearest cache."""
+
+    def in_one_run(rows: int, columns: int, dtype: dtypes.DType, cpu: str) -> bool:
+        made = dot((rows, 512), (512, columns), ((1,), (0,)), dtype=dtype, result=dtypes.F32)
+        return "one.run" in Kernel(made, for_cpu(cpu)).ir
+
+    assert in_one_run(1, 4096, dtypes.BF16, "znver5")
+    assert in_one_run(1, 576, dtypes.F16, "znver5")
+    assert not in_one_run(1, 4608, dtypes.BF16, "znver5")
+    assert not in_one_run(2, 4096, dtypes.BF16, "znver5")
+    assert not in_one_run(1, 4096, dtypes.F32, "znver5")
+    assert not in_one_run(1, 4096, dtypes.S8, "znver5")
+    assert not in_one_run(1, 4096, dtypes.BF16, "znver4")
+
+
 @pytest.mark.parametrize("layout", ["nn", "nt"])
 @pytest.mark.parametrize("columns", [32, 19])
 def test_fusion_of_prologue_and_epilogue(layout: str, columns: int) -> None:
