@@ -46,8 +46,8 @@ class Stage:
     """A loop of a chain, and which of its planes the loops behind it need for the places b to e of the last loop: those
     from b + ``first`` to e + ``last``. At place p the plane p + ``last`` is computed.
 
-    Of two five-point stencils in turn the first one has first = -1, last = 1 and 3 planes: the second one reads those
-    before, at and behind p.
+    Where two five-point stencils follow one another, the first has first = -1, last = 1 and 3 planes: the second reads
+    those before, at and behind p.
     """
 
     loop: Instruction

@@ -116,7 +116,8 @@ class _Finder:
         least = self.limits.chained
         if loop.called[0].results[0].dims[-1] < self.limits.chained_rows:
             least *= _SHORT_ROWS
-        return max(r.shape.bytes for r in loop.called[0].results) >= least
+        shapes = (r.shape for r in loop.called[0].results)
+        return any(isinstance(s, Shape) and s.bytes >= least for s in shapes)
 
 
 def _is_candidate(i: Instruction) -> bool:
