@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tripont.core.compiler import pipeline
+from tripont.core.compiler.compile import compile_program
 from tripont.core.compiler.ir import dtypes, hlo
 from tripont.core.compiler.ir.dtypes import DType
 from tripont.core.compiler.ir.hlo import WindowDimension as W
@@ -205,3 +206,15 @@ def test_gradients_and_integers_are_not_rows_of_few_positions() -> None:
         convolution(SEVEN, [W(1), W(1)], dtype=S8, result=S32),
     ):
         assert not _is_rows(made, "znver5")
+
+
+def test_bf16_of_few_positions_compiles_for_a_zen_5() -> None:
+    """With all passes: windows of bf16 are numbers that are only moved, in pairs, and loops that follow one another."""
+    text = """
+      func.func @main(%x: tensor<1x7x7x512xbf16>, %k: tensor<3x3x512x512xbf16>) -> tensor<1x7x7x512xbf16> {
+        %y = stablehlo.convolution(%x, %k) dim_numbers = [b, 0, 1, f]x[0, 1, i, o]->[b, 0, 1, f],
+          window = {pad = [[1, 1], [1, 1]]} {batch_group_count = 1 : i64, feature_group_count = 1 : i64}
+          : (tensor<1x7x7x512xbf16>, tensor<3x3x512x512xbf16>) -> tensor<1x7x7x512xbf16>
+        return %y : tensor<1x7x7x512xbf16>
+      }"""
+    assert compile_program(text.encode(), "mlir", b"", {"cpu": "znver5"})
