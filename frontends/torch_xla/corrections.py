@@ -113,6 +113,7 @@ def install() -> None:
             )
         for key, beside in _BESIDE.items():
             if key == "XLA":
+                beside = beside | scatters.corrections()
                 names = operands.taken().keys() - corrections.keys() - lowerings.NAMES
                 beside = _with_checks(beside, names - operands.WITH_GRADIENTS)
             elif key == "AutogradXLA":
@@ -293,7 +294,11 @@ def _diagonal(kernel: Any, x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1
 def _diagonal_scatter(
     kernel: Any, x: Any, source: Any, offset: int = 0, dim1: int = 0, dim2: int = 1
 ) -> Any:
-    """Diagonals of the last two dimensions are replaced: torch_xla refuses others that are not the first two."""
+    """Diagonals of the last two dimensions are replaced: torch_xla refuses others that are not the first two, and
+    diagonals without elements.
+    """
+    if not source.numel():
+        return x.clone()
     order = copies.with_last(x, dim1, dim2)
     return copies.back(kernel(copies.in_order(x, order), source, offset, -2, -1), order)
 
@@ -314,6 +319,7 @@ def _cumsum(kernel: Any, x: Any, dim: int, *, dtype: Any = None) -> Any:
     """Running sums of integers and of bool in int64; torch_xla keeps their dtype, in which they overflow."""
     of = _of_running(x, dtype)
     if not x.numel():  # which torch_xla refuses
+        operands.check(_operation("cumsum.default"), x, dim)
         return x.new_empty(x.shape, dtype=of)
     return kernel(x, dim, dtype=dtype) if of is x.dtype else kernel(x.to(of), dim, dtype=of)
 
@@ -322,6 +328,7 @@ def _cumprod(kernel: Any, x: Any, dim: int, *, dtype: Any = None) -> Any:
     """``cumprod``, which torch_xla refuses of no elements."""
     if x.numel():
         return kernel(x, dim, dtype=dtype)
+    operands.check(_operation("cumprod.default"), x, dim)
     return x.new_empty(x.shape, dtype=_of_running(x, dtype))
 
 
@@ -347,9 +354,9 @@ def _logsumexp(kernel: Any, x: Any, dim: Any, keepdim: bool = False) -> Any:
         return sums if keepdim else sums.squeeze(dim)
     if not x.is_floating_point():
         x = x.to(torch.get_default_dtype())
+    if not x.numel():  # whose gradients torch_xla refuses
+        return x.exp().sum(dim, keepdim).log()
     found = kernel(x, dim, keepdim)
-    if not x.numel():
-        return found
     largest = x.amax(dim, keepdim)
     return torch.where(torch.isinf(largest), largest, found)
 
@@ -390,6 +397,7 @@ def _gather(kernel: Any, x: Any, dim: int, index: Any, *, sparse_grad: bool = Fa
     """``gather``, also of no elements, which torch_xla refuses."""
     if index.numel():
         return kernel(x, dim, index, sparse_grad=sparse_grad)
+    operands.check(_operation("gather.default"), x, dim, index)
     return x.new_empty(index.shape)
 
 
@@ -474,7 +482,6 @@ def _within(x: Any, dim: int, bound: Any) -> Any:
 # By the dispatch key of their kernel. Tensors of inference mode have no "AutogradXLA".
 _BESIDE: Final[dict[str, dict[str, Callable[..., Any]]]] = {
     "XLA": {
-        "as_strided_scatter.default": scatters.as_strided_scatter,
         "clamp.default": _clamp,
         "cummax.default": selection.cummax,
         "cummin.default": selection.cummin,
@@ -497,9 +504,6 @@ _BESIDE: Final[dict[str, dict[str, Callable[..., Any]]]] = {
         "nll_loss_forward.default": _nll_loss,
         "randperm.default": selection.randperm,
         "repeat.default": _repeat,
-        "scatter.src": scatters.scatter,
-        "scatter.value": scatters.scatter,
-        "scatter_reduce.two": scatters.scatter_reduce,
         "slice_copy.Tensor": _slice,
         "slice_scatter.default": _slice_scatter,
         "sum.dim_IntList": _sum,

@@ -1,7 +1,8 @@
 """The largest and smallest elements of floats: ``max``, ``min``, ``amax``, ``amin`` and norms of infinite order.
 
 torch_xla begins with the lowest or the highest finite number, so that the maximum of a row of ``-inf``, as masked rows
-have it, is -3.4e38. Here they begin with the infinity.
+have it, is -3.4e38. Here they begin with the infinity, in a computation of XLA's own operations: exported programs hold
+nothing that other devices cannot read, and shardings pass through it.
 """
 
 from __future__ import annotations
@@ -12,20 +13,44 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from . import zero_dimensions
-from .calls import call
+
+# Of how many shapes the computations are kept.
+_MOST_COMPUTATIONS: Final = 4096
 
 
 def _along(opcode: str, x: Any, dimensions: list[int], keepdim: bool) -> Any:
     """The ``maximum`` or ``minimum`` of floats ``x`` along ``dimensions``, of which there is one at least."""
-    kept = [1 if d in dimensions else size for d, size in enumerate(x.shape)]
-    shape = [size for d, size in enumerate(x.shape) if d not in dimensions]
-    (found,) = call(
-        "tripont.extremum",
+    import _XLAC
+
+    (found,) = _XLAC._xla_user_computation(
+        f"xla::{opcode}",
         [x],
-        [(shape, x.dtype)],
-        {"opcode": opcode, "dimensions": dimensions},
+        _computation(opcode, x.dtype, tuple(x.shape), tuple(dimensions)),
     )
-    return found.reshape(kept) if keepdim else found
+    if not keepdim:
+        return found
+    return found.reshape([1 if d in dimensions else size for d, size in enumerate(x.shape)])
+
+
+@functools.lru_cache(_MOST_COMPUTATIONS)
+def _computation(
+    opcode: str, dtype: Any, shape: tuple[int, ...], dimensions: tuple[int, ...]
+) -> Any:
+    """XLA's reduction, whose initial value is the infinity that changes no element."""
+    from torch_xla.core import xla_builder
+
+    element = xla_builder.Op.from_torch_type(dtype)
+    operation = xla_builder.Op.max if opcode == "maximum" else xla_builder.Op.min
+    start = -math.inf if opcode == "maximum" else math.inf
+
+    def reduction(x: Any) -> Any:
+        scalar = xla_builder.mkshape(element, ())
+        body = xla_builder.create_computation(opcode, operation, (scalar, scalar))
+        initial = xla_builder.Op.scalar(x.builder(), start, dtype=element)
+        return x.reduce(initial, body, list(dimensions))
+
+    taken = xla_builder.mkshape(element, shape)
+    return xla_builder.create_computation(f"{opcode}_elements", reduction, (taken,))
 
 
 def _is_taken(x: Any) -> bool:
@@ -50,23 +75,33 @@ def _with_places(
     return values, places
 
 
-def _extreme(all_elements: str, along: Callable[..., Any] | None = None) -> Callable[..., Any]:
-    """``amax`` or ``amin``, which takes ``all_elements`` (``max`` or ``min``) where no dimensions are named, and the
-    kernel without ``along``.
-    """
+def _extreme(all_elements: str, opcode: str) -> Callable[..., Any]:
+    """``amax`` or ``amin``, which takes ``all_elements`` (``max`` or ``min``) where no dimensions are named."""
     import torch
 
     def extreme(kernel: Callable[..., Any], x: Any, dim: Any = (), keepdim: bool = False) -> Any:
         if dim and x.dim():
             dimensions = sorted({d % x.dim() for d in dim})
             fits = len(dimensions) == len(dim) and all(-x.dim() <= d < x.dim() for d in dim)
-            if along is None or not fits or not _is_taken(x):
+            if not fits or not _is_taken(x):
                 return kernel(x, dim, keepdim)
-            return along(x, dimensions, keepdim)
+            return _along(opcode, x, dimensions, keepdim)
         if dim:
             return zero_dimensions.of_a_number(getattr(torch, f"a{all_elements}"), x, dim)
         result = getattr(x, all_elements)()
         return result.reshape((1,) * x.dim()) if keepdim else result
+
+    return extreme
+
+
+def _with_gradients(name: str) -> Callable[..., Any]:
+    """``amax`` or ``amin`` along all dimensions where none are named."""
+    import torch
+
+    def extreme(kernel: Callable[..., Any], x: Any, dim: Any = (), keepdim: bool = False) -> Any:
+        if dim and not x.dim():
+            return zero_dimensions.of_a_number(getattr(torch, name), x, dim)
+        return kernel(x, dim or tuple(range(x.dim())), keepdim)
 
     return extreme
 
@@ -93,8 +128,8 @@ def _vector_norm(
 
 #: Beside torch_xla's kernels of the dispatch key XLA.
 CORRECTIONS: Final[dict[str, Callable[..., Any]]] = {
-    "amax.default": _extreme("max", functools.partial(_along, "maximum")),
-    "amin.default": _extreme("min", functools.partial(_along, "minimum")),
+    "amax.default": _extreme("max", "maximum"),
+    "amin.default": _extreme("min", "minimum"),
     "linalg_vector_norm.default": _vector_norm,
     "max.default": functools.partial(_of_all, "maximum"),
     "max.dim": functools.partial(_with_places, "maximum"),
@@ -105,6 +140,6 @@ CORRECTIONS: Final[dict[str, Callable[..., Any]]] = {
 #: Beside those of the key AutogradXLA: the gradients of a maximum of all elements divide by a sum along no dimensions,
 #: which is another number there.
 WITH_GRADIENTS: Final[dict[str, Callable[..., Any]]] = {
-    "amax.default": _extreme("max"),
-    "amin.default": _extreme("min"),
+    "amax.default": _with_gradients("amax"),
+    "amin.default": _with_gradients("amin"),
 }

@@ -196,6 +196,15 @@ def by_cpu(called: Any, *operands: Any, **options: Any) -> Any:
     return pytree.tree_map_only(torch.Tensor, lambda t: t.to(device), found)
 
 
+def check(called: Any, *operands: Any, **options: Any) -> None:
+    """Raise the error that PyTorch's CPU raises for such operands, of which it needs no elements."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    copies, named = pytree.tree_map_only(torch.Tensor, _stand_in, (operands, options))
+    called(*copies, **named)
+
+
 def _stand_in(t: Any) -> Any:
     """A tensor of the CPU's of the same shape and dtype, of one element of memory: an index of 0, a pivot of 1."""
     import torch

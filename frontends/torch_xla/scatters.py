@@ -2,16 +2,67 @@
 
 torch_xla cuts the array to the size of the index, and refuses an index that is longer than the array. Means, and
 reductions that leave the array's own elements out, it computes on the CPU, as it does those of rows. What is written
-into a view with strides (``as_strided``) goes to other elements there.
+into a view with strides (``as_strided``) goes to other elements there. And torch_xla's translation of a scatter into
+StableHLO ends the process where the index is a constant without elements: such a scatter, which changes nothing, is not
+recorded (:data:`_INDICES`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
+
+from . import operands
 
 Kernel = Callable[..., Any]
+# Where the index is among the operands.
+_INDICES: Final = {
+    "index_add.default": 2,
+    "index_copy.default": 2,
+    "index_fill_.int_Scalar": 2,
+    "index_fill_.int_Tensor": 2,
+    "index_put_.default": 1,
+    "put_.default": 1,
+    "scatter.src": 2,
+    "scatter.value": 2,
+    "scatter_add.default": 2,
+    "scatter_reduce.two": 2,
+}
+
+
+def _without_index(name: str, correction: Kernel | None) -> Kernel:
+    """``correction``, or the kernel where there is none; nothing where the index has no elements."""
+    import torch
+
+    packet, overload = name.split(".")
+    in_place = packet.endswith("_")
+    called = operands.operation(f"{packet.removesuffix('_')}.{overload}")
+    place = _INDICES[name]
+
+    def scattered(kernel: Kernel, x: Any, *rest: Any, **options: Any) -> Any:
+        given = rest[place - 1]
+        indices = [given] if isinstance(given, torch.Tensor) else given
+        if any(index is not None and not index.numel() for index in indices):
+            operands.check(called, x, *rest, **options)
+            return x if in_place else x.clone()
+        if correction is None:
+            return kernel(x, *rest, **options)
+        return correction(kernel, x, *rest, **options)
+
+    return scattered
+
+
+def embedding_backward(kernel: Kernel, gradient: Any, index: Any, weights: int, *rest: Any) -> Any:
+    """The gradient of an embedding's weights, of no indices too."""
+    if index.numel():
+        return kernel(gradient, index, weights, *rest)
+    return gradient.new_zeros((weights, gradient.shape[-1]))
+
+
+def diagonal_backward(kernel: Kernel, gradient: Any, sizes: Any, *rest: Any) -> Any:
+    """The gradient of what a diagonal was taken of, of one without elements too, which torch_xla refuses."""
+    return kernel(gradient, sizes, *rest) if gradient.numel() else gradient.new_zeros(sizes)
 
 
 def scatter(kernel: Kernel, x: Any, dim: int, index: Any, source: Any, **options: Any) -> Any:
@@ -19,11 +70,10 @@ def scatter(kernel: Kernel, x: Any, dim: int, index: Any, source: Any, **options
     import torch
 
     if not x.dim():
-        operands = (
+        x, index, source = (
             torch.view_copy(t, (-1,)) if isinstance(t, torch.Tensor) else t
             for t in (x, index, source)
         )
-        x, index, source = operands
         return torch.view_copy(scatter(kernel, x, dim, index, source), ())
     size = x.shape[dim]
     more = (index.shape[dim] if index.dim() else 1) - size
@@ -97,7 +147,9 @@ def as_strided_scatter(
     # one before it ends.
     for length, step in sorted(zip(size, stride, strict=True), key=lambda pair: pair[::-1]):
         dense = dense * length if length == 1 or step == dense else 0
-    if not count or (dense == count == x.numel() and not offset):
+    if not count:
+        return x.clone()
+    if dense == count == x.numel() and not offset:
         return kernel(x, source, size, stride, storage_offset)
     if offset < 0 or any(step < 0 for step in stride):
         raise RuntimeError(
@@ -129,3 +181,18 @@ def _neutral(dtype: Any, reduce: str) -> Any:
         limits = torch.iinfo(dtype)
         return limits.min if reduce == "amax" else limits.max
     return 1 if reduce == "prod" else 0
+
+
+def corrections() -> dict[str, Kernel]:
+    """Beside torch_xla's kernels of the dispatch key XLA."""
+    beside: dict[str, Kernel] = {
+        "scatter.src": scatter,
+        "scatter.value": scatter,
+        "scatter_reduce.two": scatter_reduce,
+    }
+    return {
+        "as_strided_scatter.default": as_strided_scatter,
+        "diagonal_backward.default": diagonal_backward,
+        "embedding_dense_backward.default": embedding_backward,
+        **{name: _without_index(name, beside.get(name)) for name in _INDICES},
+    }

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from ..ir import dtypes
 from ..ir.hlo import Instruction, Shape, TupleShape
-from ..ir.moves import binary
-from ..ir.patterns import identity_value
 from . import attributes
 from .attributes import integers
 
@@ -30,29 +28,6 @@ def read_reduce(block: BlockReader, operation: Any) -> Results:
     body = block.body(operation, 0, "reduce_body")
     return block.emit_results(
         operation, "reduce", _operands(block, operation), {"dimensions": dimensions}, (body,)
-    )
-
-
-def read_extremum(block: BlockReader, operation: Any, config: dict[str, Any]) -> Results:
-    """``tripont.extremum``: the largest or smallest elements (``opcode``) along ``dimensions``, which PyTorch/XLA's
-    own reduction begins with the lowest or highest finite number.
-    """
-    operands = block.operands(operation)
-    opcode, dimensions = config.get("opcode"), [int(d) for d in config.get("dimensions", ())]
-    if len(operands) != 1 or opcode not in ("maximum", "minimum"):
-        raise block.invalid(operation, "it is the maximum or minimum of one operand")
-    (operand,) = operands
-    start = identity_value(opcode, operand)
-    if start is None:
-        raise block.unimplemented(operation, f"elements of {operand.dtype.name} are not ordered")
-    body = binary(opcode, operand.dtype, block.program.unique_name(f"{opcode}_body"))
-    initial = block.constant(start, Shape(operand.dtype))
-    return block.emit(
-        "reduce",
-        block.shape(operation),
-        (operand, initial),
-        {"dimensions": tuple(dimensions)},
-        (body,),
     )
 
 

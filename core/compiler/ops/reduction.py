@@ -64,7 +64,6 @@ register(  # operands..., initial values...; body(accumulators..., values...) ->
     kernel=kernel("reductions"),
     from_hlo=hlo_instructions.reduce,
     read=both(reduce=ops_reduction.read_reduce),
-    calls={"tripont.extremum": ops_reduction.read_extremum},
     fields=dimensions_field,
     flops=elements_of_operands,
     counts_bodies=True,

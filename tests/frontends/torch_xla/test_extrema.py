@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch_xla import stablehlo
 
 from .compare import assert_as_on_the_cpu
 
@@ -64,3 +65,27 @@ def test_dimensions_that_do_not_fit(dim: int | tuple[int, ...]) -> None:
 def test_the_largest_norm_of_another_dtype() -> None:
     x = torch.tensor([3e38, -INFINITY, 1])
     assert_as_on_the_cpu(lambda x: torch.linalg.vector_norm(x, INFINITY, dtype=torch.float64), x)
+
+
+@pytest.mark.parametrize("x", [ROWS[3], torch.tensor(NAN), torch.tensor(2.0)])
+@pytest.mark.parametrize("name", ["amax", "amin", "max", "min"])
+def test_gradients_of_all_elements(name: str, x: torch.Tensor) -> None:
+    assert_as_on_the_cpu(lambda x: getattr(x, name)(), x.detach().requires_grad_())
+
+
+def test_computations_of_one_shape_are_kept_apart() -> None:
+    x = torch.arange(9.0).reshape(3, 3)
+    assert_as_on_the_cpu(lambda x: torch.stack([x.amax(0), x.amax(1), x.amin(0), x.amin(1)]), x)
+
+
+class _Extrema(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        norm = torch.linalg.vector_norm(x, INFINITY, dim=-1)
+        return x.amax(-1), x.max(), x.min(-1)[0], norm, torch.logsumexp(x, -1)
+
+
+def test_exported_programs_hold_no_custom_calls() -> None:
+    program = torch.export.export(_Extrema(), (torch.ones(3, 4),))
+    text = stablehlo.exported_program_to_stablehlo(program).get_stablehlo_text()
+    assert "stablehlo.maximum" in text
+    assert "custom_call" not in text

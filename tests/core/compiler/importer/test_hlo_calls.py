@@ -56,16 +56,6 @@ PROGRAMS = {
     "a quotient": called(
         "tripont.divide$attributes{}", shape(S32, 6), operand=shape(S32, 6), operands=2
     ),
-    "largest numbers": called(
-        'tripont.extremum$attributes{opcode = "maximum", dimensions = array<i64: 0>}',
-        shape(F32, 8),
-        operand=ROWS,
-    ),
-    "a smallest integer": called(
-        'tripont.extremum$attributes{opcode = "minimum", dimensions = array<i64: 0, 1>}',
-        shape(S32),
-        operand=shape(S32, 2, 3),
-    ),
     "lgamma": called("tripont.lgamma$attributes{}", ROWS, operand=ROWS),
     "lgamma without attributes": called("tripont.lgamma", ROWS, operand=ROWS),
     "igamma": called("tripont.igamma$attributes{}", ROWS, operand=ROWS, operands=2),
