@@ -7,7 +7,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
+
+# The elements of a window are compared one after the other up to this number: torch_xla's kernel takes less time to
+# record and to compile, the more elements there are, and twice the time to run.
+_MOST_COMPARED: Final = 64
 
 
 def average(
@@ -73,7 +77,6 @@ def maximum(
     windows, paddings, gaps = (
         _of_each(dimensions, values) for values in (kernel_size, padding, dilation)
     )
-    # torch_xla's place of a largest float is 2^32 - 1 where all of a window is -inf, or one element NaN.
     if all(d == 1 for d in dilation) and not (with_places and x.is_floating_point()):
         return kernel(x, kernel_size, stride, padding, dilation, ceil_mode)
     _check_windows(windows, paddings, gaps)
@@ -85,10 +88,40 @@ def maximum(
     ]
     if min(counts) < 1:
         raise RuntimeError(f"The windows of {wide} elements do not fit into {sizes} elements.")
-    places = _largest_places(x.detach(), windows, steps, paddings, gaps, counts)
+    if all(gap == 1 for gap in gaps) and math.prod(windows) > _MOST_COMPARED:
+        _, found = kernel(x.detach(), windows, steps, paddings, gaps, ceil_mode)
+        places = _all_places(x.detach(), found, windows, steps, paddings, ceil_mode)
+    else:
+        places = _largest_places(x.detach(), windows, steps, paddings, gaps, counts)
     flat = x.flatten(-dimensions)
     values = flat.gather(-1, places.flatten(-dimensions)).reshape(places.shape)
     return (values, places) if with_places else values
+
+
+def _all_places(
+    x: Any,
+    found: Any,
+    windows: Sequence[int],
+    steps: Sequence[int],
+    paddings: Sequence[int],
+    ceil_mode: bool,
+) -> Any:
+    """The places that torch_xla's kernel has ``found`` in windows without gaps, and those it misses: the last NaN, and
+    the first element of a window that is all -inf, of which it gives 2^32 - 1.
+    """
+    import torch
+
+    dimensions = len(windows)
+    sizes = x.shape[-dimensions:]
+    first = torch.zeros((), dtype=torch.int64, device=x.device)
+    counts = found.shape[-dimensions:]
+    for size, step, padding, count in zip(sizes, steps, paddings, counts, strict=True):
+        along = (torch.arange(count, device=x.device) * step - padding).clamp(min=0)
+        first = first.unsqueeze(-1) * size + along
+    places = torch.arange(math.prod(sizes), device=x.device).reshape(sizes)
+    pool = {2: torch.nn.functional.max_pool2d, 3: torch.nn.functional.max_pool3d}[dimensions]
+    last = pool(torch.where(x.isnan(), places, -1), windows, steps, paddings, 1, ceil_mode)
+    return torch.where(last >= 0, last, torch.where(found < math.prod(sizes), found, first))
 
 
 def _largest_places(

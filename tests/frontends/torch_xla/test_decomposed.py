@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -669,6 +670,24 @@ def test_places_of_infinities(dimensions: int) -> None:
     size = (*[1] * (dimensions - 2), 2, 2)
     for k in (0, 1):
         assert_as_on_the_cpu(lambda x, k=k: pool(x, size, 1, return_indices=True)[k], x)
+
+
+@pytest.mark.parametrize("rare", [0, -INFINITY, math.nan])
+@pytest.mark.parametrize("dimensions", [2, 3])
+def test_places_in_large_windows(dimensions: int, rare: float) -> None:
+    x = torch.arange(2 * 12 * 14).mul(7).remainder(23).reshape(1, 2, 12, 14).float()
+    x[:, 0] = -INFINITY
+    x[:, :, 8, 3:9] = rare
+    x = x.reshape(1, 1, 2, 12, 14) if dimensions == 3 else x
+    pool = {2: functional.max_pool2d, 3: functional.max_pool3d}[dimensions]
+    size, padding = ((1, 9, 8), (0, 4, 1)) if dimensions == 3 else ((9, 8), (4, 1))
+    for k in (0, 1):
+        assert_as_on_the_cpu(
+            lambda x, k=k: pool(x, size, 2, padding, 1, True, return_indices=True)[k], x
+        )
+    assert_as_on_the_cpu(
+        lambda x: pool(x, size, 2, padding, return_indices=True)[0], x.requires_grad_()
+    )
 
 
 def test_functions_at_zero() -> None:
