@@ -37,8 +37,9 @@ def _computation(
     opcode: str, dtype: Any, shape: tuple[int, ...], dimensions: tuple[int, ...]
 ) -> Any:
     """XLA's reduction, whose initial value is the infinity that changes no element."""
-    from torch_xla.core import xla_builder
+    from torch_xla.core import xla_builder as untyped
 
+    xla_builder: Any = untyped
     element = xla_builder.Op.from_torch_type(dtype)
     operation = xla_builder.Op.max if opcode == "maximum" else xla_builder.Op.min
     start = -math.inf if opcode == "maximum" else math.inf

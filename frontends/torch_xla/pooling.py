@@ -119,7 +119,9 @@ def _all_places(
         along = (torch.arange(count, device=x.device) * step - padding).clamp(min=0)
         first = first.unsqueeze(-1) * size + along
     places = torch.arange(math.prod(sizes), device=x.device).reshape(sizes)
-    pool = {2: torch.nn.functional.max_pool2d, 3: torch.nn.functional.max_pool3d}[dimensions]
+    pool: Any = (
+        torch.nn.functional.max_pool2d if dimensions == 2 else torch.nn.functional.max_pool3d
+    )
     last = pool(torch.where(x.isnan(), places, -1), windows, steps, paddings, 1, ceil_mode)
     return torch.where(last >= 0, last, torch.where(found < math.prod(sizes), found, first))
 
