@@ -58,6 +58,7 @@ class Recorder:
     """Makes the weights that a model asks for, and counts its multiplications; computes shapes alone.
 
     ``terms``: of the longest sum of the model, and, of a model in ``training``, of those of its gradients too.
+    ``layers``: with weights that it has; in half precision the result of each is rounded.
     """
 
     def __init__(self, random: np.random.Generator | None, training: bool = False) -> None:
@@ -67,9 +68,11 @@ class Recorder:
         self.kinds: list[str] = []
         self.products = 0.0
         self.terms = 1
+        self.layers = 0
 
     def sum_of(self, terms: int, *in_gradients: int) -> None:
         """A layer has sums of so many terms; those of its gradients."""
+        self.layers += 1
         self.terms = max(self.terms, terms, *(in_gradients if self.training else ()))
 
     def weight(self, kind: str, *shape: int, mean: float = 0.0, scale: float) -> None:

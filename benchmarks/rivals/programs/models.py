@@ -75,8 +75,9 @@ class Task:
             "torch": lambda: self.in_torch(len(given)),
             "arrangements": {"torch": Arrangement(inputs, results)},
             "flops": 2 * net.products * (3 if self.loss else 1),
-            # Products of bf16 are added up in f32: a layer's results are rounded, and not its sums.
-            "terms": 1 if self.half else net.terms,
+            # Products of bf16 are added up in f32: a layer's results are rounded, and not its sums, one layer after
+            # the other.
+            "terms": net.layers if self.half else net.terms,
             "unit": "bf16" if self.half else "f32",
             "rounding": "bfloat16" if self.half else "",
         }

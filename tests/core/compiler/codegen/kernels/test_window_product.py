@@ -48,7 +48,8 @@ def compiled(i: hlo.Instruction, cpu: str = "host") -> NativeSimulation:
     """The program that computes ``i`` where there is no oneDNN."""
     after = pipeline.run(module(i.operands, i), for_cpu(cpu, False), Dump())
     opcodes = {x.opcode for x in after.entry.instructions}
-    assert opcodes & GENERATED, opcodes
+    # (On a Zen 5 few positions by a large kernel are products, few of which stay dots.)
+    assert opcodes & (GENERATED | {"dot"}), opcodes
     assert "convolution" not in opcodes
     return NativeSimulation(after, cpu)
 
