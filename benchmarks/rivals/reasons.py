@@ -25,6 +25,7 @@ REASONS: Final[dict[str, str]] = {
     "0.57: blocks are steps of 64 columns, so that two threads take 320 each of 576 and 128 each of 192",
     "smollm2_tokens_f32": "not profiled; a Zen 4 fetches matrices of 8 MB and more past the nearest cache, and each of "
     "this model's but one is smaller, although together they are larger than every cache",
+    "smollm2_tokens_s4": "llama.cpp's kernels round the row to 8 bits and multiply in integers; ours keep its digits",
     "triangular_solve_1000": "not profiled on this machine; the best rival calls oneMKL",
     "fft_1024": _MKL,
     "fft_prime_1009": _MKL,
