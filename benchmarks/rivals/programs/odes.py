@@ -10,9 +10,33 @@ import numpy as np
 from ..program import Registry
 
 PROGRAMS = Registry("differential equations", __name__)
-SYSTEMS, STEPS = 4096, 200
+SYSTEMS, STEPS, LORENZ_STEP = 4096, 200, 0.002
 GRID, GRID_STEPS = 256, 10
 SIDE, SIDE_STEPS = 1024, 10
+
+
+def runge_kutta(rate: Callable[[Any], Any], h: float) -> Callable[[Any], Any]:
+    """A step of ``h`` of the classical Runge-Kutta method for state' = rate(state)."""
+
+    def step(state: Any) -> Any:
+        k1 = rate(state)
+        k2 = rate(state + h / 2 * k1)
+        k3 = rate(state + h / 2 * k2)
+        k4 = rate(state + h * k3)
+        return state + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+
+    return step
+
+
+def repeated(step: Callable[[Any], Any], count: int) -> Callable[[Any], Any]:
+    """So many steps one after the other, for NumPy and PyTorch."""
+
+    def solve(state: Any) -> Any:
+        for _ in range(count):
+            state = step(state)
+        return state
+
+    return solve
 
 
 def lorenz_jax() -> Callable[..., Any]:
@@ -23,12 +47,7 @@ def lorenz_jax() -> Callable[..., Any]:
         x, y, z = state
         return jnp.stack([10.0 * (y - x), x * (28.0 - z) - y, x * y - (8.0 / 3.0) * z])
 
-    def step(state: Any, h: float = 0.002) -> Any:
-        k1 = rate(state)
-        k2 = rate(state + h / 2 * k1)
-        k3 = rate(state + h / 2 * k2)
-        k4 = rate(state + h * k3)
-        return state + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+    step = runge_kutta(rate, LORENZ_STEP)
 
     def solve(state: Any) -> Any:
         return jax.lax.fori_loop(0, STEPS, lambda _, s: step(s), state)
@@ -43,16 +62,7 @@ def lorenz_rows(stack: Callable[..., Any]) -> Callable[..., Any]:
         x, y, z = state[:, 0], state[:, 1], state[:, 2]
         return stack([10.0 * (y - x), x * (28.0 - z) - y, x * y - (8.0 / 3.0) * z])
 
-    def solve(state: Any, h: float = 0.002) -> Any:
-        for _ in range(STEPS):
-            k1 = rate(state)
-            k2 = rate(state + h / 2 * k1)
-            k3 = rate(state + h / 2 * k2)
-            k4 = rate(state + h * k3)
-            state = state + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
-        return state
-
-    return solve
+    return repeated(runge_kutta(rate, LORENZ_STEP), STEPS)
 
 
 def lorenz_torch() -> Callable[..., Any]:
@@ -157,14 +167,7 @@ def diffusion(roll: Callable[[Any, int, int], Any]) -> Callable[[Any], Any]:
         around = roll(u, 1, 0) + roll(u, -1, 0) + roll(u, 1, 1) + roll(u, -1, 1)
         return 0.2 * (around - 4.0 * u) + u * (1.0 - u)
 
-    def step(u: Any, h: float = 0.1) -> Any:
-        k1 = rate(u)
-        k2 = rate(u + h / 2 * k1)
-        k3 = rate(u + h / 2 * k2)
-        k4 = rate(u + h * k3)
-        return u + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
-
-    return step
+    return runge_kutta(rate, 0.1)
 
 
 def diffusion_jax() -> Callable[..., Any]:
@@ -175,22 +178,10 @@ def diffusion_jax() -> Callable[..., Any]:
     return lambda u: jax.lax.fori_loop(0, SIDE_STEPS, lambda _, u: step(u), u)
 
 
-def diffusion_steps(roll: Callable[[Any, int, int], Any]) -> Callable[..., Any]:
-    """The same for NumPy and PyTorch."""
-    step = diffusion(roll)
-
-    def solve(u: Any) -> Any:
-        for _ in range(SIDE_STEPS):
-            u = step(u)
-        return u
-
-    return solve
-
-
 def diffusion_torch() -> Callable[..., Any]:
     import torch
 
-    return diffusion_steps(torch.roll)
+    return repeated(diffusion(torch.roll), SIDE_STEPS)
 
 
 PROGRAMS.add(
@@ -198,7 +189,7 @@ PROGRAMS.add(
     f"reaction and diffusion on {SIDE}x{SIDE} by differences, {SIDE_STEPS} Runge-Kutta steps",
     lambda r: (r.uniform(size=(SIDE, SIDE)).astype(np.float32),),
     jax=diffusion_jax,
-    numpy=lambda: diffusion_steps(np.roll),
+    numpy=lambda: repeated(diffusion(np.roll), SIDE_STEPS),
     torch=diffusion_torch,
     bytes=8.0 * SIDE**2,
     flops=SIDE_STEPS * 4 * 12.0 * SIDE**2,
