@@ -16,13 +16,13 @@ from typing import Any, Final, cast
 
 from . import laws, stages, wings
 from .formats.artifact import Executable
-from .fusion.chains import chain_loops
 from .fusion.fuse import fuse
 from .ir import verifier
 from .ir.hlo import Module
 from .memory import buffers
 from .observe import pass_checks
 from .observe.dump import Dump
+from .passes.chain_loops import chain_loops
 from .passes.collectives import arrange_collectives, match_collectives
 from .passes.common_subexpressions import eliminate_common_subexpressions, share_computations
 from .passes.components import split_components

@@ -10,7 +10,7 @@ goes along the first dimension by itself; what lies around a tile is computed fo
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -92,7 +92,7 @@ class Plan:
         """Places along the second dimension that a ring of ``stage`` has."""
         if not self.is_tiled:
             return stage.dims[1]
-        return min(self.rows + stage.bottom - stage.top, stage.dims[1] + stage.bottom - stage.top)
+        return min(self.rows, stage.dims[1]) + stage.bottom - stage.top
 
 
 def plan_of(chain: Computation, most_kept: int) -> Plan | None:
@@ -105,15 +105,12 @@ def plan_of(chain: Computation, most_kept: int) -> Plan | None:
     return _cut(Plan(stages), most_kept)
 
 
-def loops_of(chain: Computation) -> list[Instruction]:
-    """The loops of a chain's computation, in order."""
-    return [i for i in chain.instructions if i.opcode == "fusion"]
-
-
 def _stages(chain: Computation) -> list[Stage] | None:
     numbers: dict[Instruction, int] = {}
     stages: list[Stage] = []
-    for loop in loops_of(chain):
+    for loop in chain.instructions:
+        if loop.opcode != "fusion":
+            continue
         results = loop.called[0].results
         dims = results[0].dims
         if len(dims) < 2 or any(r.dims != dims for r in results):
@@ -219,13 +216,12 @@ def _around(plan: Plan) -> int:
 
 
 def _bytes(plan: Plan) -> int:
-    return sum(math.prod(dims) * size for dims, size in _rings(plan))
-
-
-def _rings(plan: Plan) -> Iterator[tuple[tuple[int, ...], int]]:
-    for stage in plan.stages[:-1]:
-        for result in stage.loop.called[0].results:
-            yield ring_dims(plan, stage), result.dtype.size
+    """What all rings take."""
+    return sum(
+        math.prod(ring_dims(plan, stage)) * result.dtype.size
+        for stage in plan.stages[:-1]
+        for result in stage.loop.called[0].results
+    )
 
 
 def ring_dims(plan: Plan, stage: Stage) -> tuple[int, ...]:

@@ -7,9 +7,8 @@ the last one; each loop is written as the "loop" kernel would be, and reads the 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...fusion.chain_plan import Plan, Reading, Stage, plan_of, ring_dims
@@ -53,31 +52,35 @@ class _Unit:
 @dataclass(slots=True)
 class _Loop:
     """A stage with what its code needs: its computation, in which numbers that are only moved may be integers of
-    their size, and the arrays that it writes.
+    their size, and the arrays that it writes: rings, or the chain's results.
     """
 
     stage: Stage
     computation: hlo.Computation
-    rings: list[Array] = field(default_factory=list)  # of its results; none of the last loop
-    results: list[Array] = field(default_factory=list)  # of the last loop
+    arrays: list[Array]
+    is_last: bool
 
 
 class _Chain:
     def __init__(self, frame: Frame, plan: Plan) -> None:
         self.frame, self.plan = frame, plan
         self.g: Generator = frame.generator
-        has_double = frame.target.has_double
-        self.loops = [_Loop(s, as_bits(s.loop.called[0], has_double)) for s in plan.stages]
-        for loop in self.loops[:-1]:
-            for result in loop.computation.results:
-                shape = hlo.Shape(result.dtype, ring_dims(plan, loop.stage))
-                loop.rings.append(Array(frame.builder.alloca("i8", shape.bytes), shape))
-        last = self.loops[-1]
-        for array, result in zip(frame.results, last.computation.results, strict=True):
-            last.results.append(Array(array.pointer, hlo.Shape(result.dtype, result.dims)))
+        self.loops = [self.loop_of(stage) for stage in plan.stages]
         # The plane that a loop is computing, where ends are not those of the array: place p may be p - size as well.
         self.plane: Value | None = None
         self.unit: _Unit | None = None
+
+    def loop_of(self, stage: Stage) -> _Loop:
+        frame, is_last = self.frame, stage is self.plan.stages[-1]
+        computation = as_bits(stage.loop.called[0], frame.target.has_double)
+        dims = stage.dims if is_last else ring_dims(self.plan, stage)
+        shapes = [hlo.Shape(r.dtype, dims) for r in computation.results]
+        if is_last:
+            pointers = [array.pointer for array in frame.results]
+        else:
+            pointers = [frame.builder.alloca("i8", shape.bytes) for shape in shapes]
+        arrays = [Array(p, s) for p, s in zip(pointers, shapes, strict=True)]
+        return _Loop(stage, computation, arrays, is_last)
 
     # ---------------------------------------------------------------------------------------------------------- loops
     def write(self) -> None:
@@ -158,12 +161,10 @@ class _Chain:
         """The rows of ``loop`` at the leading coordinates ``at``, which lie at ``kept_at`` in its rings."""
         g, target, computation = self.g, self.frame.target, loop.computation
         roots = computation.results
-        lanes, masked, cuts, weight = loops.row_code(target, computation)
-        minor = loop.stage.dims[-1]
-        lanes = min(lanes, 1 << (minor - 1).bit_length())
-        streaming = self.frame.moves_at_least(target.costs.memory.past_caches)
-        depth = len(at)
-        insides = loops.insides_of(roots, (len(cuts) + 1) * weight)
+        code = loops.row_code(target, computation)
+        past_caches = self.frame.moves_at_least(target.costs.memory.past_caches)
+        streaming = loop.is_last and past_caches
+        insides = loops.insides_of(roots, (len(code.cuts) + 1) * code.weight)
 
         def row(leading: Index) -> None:
             loops.write_row(g, leading, insides, write)
@@ -171,16 +172,11 @@ class _Chain:
         def write(leading: Index) -> None:
             def step(c: Coordinate, mask: Value | None) -> None:
                 values: list[Element] = [element(g, root, (*leading, c)) for root in roots]
-                if loop.rings:
-                    place = (*kept_at, *leading[depth:], c)
-                    for array, value in zip(loop.rings, values, strict=True):
-                        g.store(array, place, value, mask)
-                else:
-                    for array, value in zip(loop.results, values, strict=True):
-                        g.store(array, (*leading, c), value, mask, streaming)
+                place = leading if loop.is_last else (*kept_at, *leading[len(at) :])
+                for array, value in zip(loop.arrays, values, strict=True):
+                    g.store(array, (*place, c), value, mask, streaming)
 
-            for low, high in itertools.pairwise([0, *cuts, minor]):
-                loops.span(g, low, high, high, lanes, masked, step, weight=weight)
+            loops.whole_row(g, loop.stage.dims[-1], code, step)
 
         g.nest(loop.stage.dims[:-1], row, at)
 
@@ -190,7 +186,7 @@ class _Chain:
     ) -> Callable[[Index], Element]:
         """The reader of an operand of ``stage`` that is the result of another loop of the chain."""
         source = self.loops[reading.stage]
-        ring = source.rings[reading.result]
+        ring = source.arrays[reading.result]
         array = Array(ring.pointer, ring.shape.with_dtype(parameter.dtype))
 
         def read(index: Index) -> Element:
@@ -205,19 +201,15 @@ class _Chain:
         assert unit is not None
         at = index[0].base
         if source.wraps:  # the place that lies next to the plane which is being computed
-            size = i64(source.dims[0])
             low, high = g.add(plane, i64(reading.along.low)), g.add(plane, i64(reading.along.high))
-            at = self.chosen(g.compare("slt", at, low), g.add(at, size), at)
-            at = self.chosen(g.compare("sgt", at, high), g.sub(at, size), at)
+            at = self.between(at, low, high, source.dims[0])
         slot = self.slot(at, source)
         if not self.plan.is_tiled:
             return (slot, *index[1:])
         local = g.sub(index[1].base, g.add(unit.top, i64(source.top)))
         last = self.plan.ring_rows(source) - 1
         if source.wraps_across:
-            size = i64(source.dims[1])
-            local = self.chosen(g.compare("slt", local, i64(0)), g.add(local, size), local)
-            local = self.chosen(g.compare("sgt", local, i64(last)), g.sub(local, size), local)
+            local = self.between(local, i64(0), i64(last), source.dims[1])
         return (slot, Coordinate(local, high=last), *index[2:])
 
     def slot(self, plane: Value, stage: Stage) -> Coordinate:
@@ -235,10 +227,14 @@ class _Chain:
         return Coordinate(value, high=planes - 1)
 
     def wrapped(self, place: Value, size: int) -> Value:
-        """``place`` of a dimension whose ends meet."""
+        """``place`` of a dimension of ``size`` elements whose ends meet."""
+        return self.between(place, i64(0), i64(size - 1), size)
+
+    def between(self, place: Value, low: Value, high: Value, size: int) -> Value:
+        """``place``, or the one a ``size`` further on or back that lies from ``low`` to ``high``."""
         g = self.g
-        place = self.chosen(g.compare("slt", place, i64(0)), g.add(place, i64(size)), place)
-        return self.chosen(g.compare("sge", place, i64(size)), g.sub(place, i64(size)), place)
+        place = self.chosen(g.compare("slt", place, low), g.add(place, i64(size)), place)
+        return self.chosen(g.compare("sgt", place, high), g.sub(place, i64(size)), place)
 
     def chosen(self, condition: Value, then: Value, otherwise: Value) -> Value:
         return self.g.pure(

@@ -81,7 +81,7 @@ class RowCode(NamedTuple):
 
     lanes: int
     masked: bool
-    cuts: list[int]
+    cuts: Sequence[int]
     weight: float
 
 
@@ -234,8 +234,7 @@ def iterate(
         body(g, (*prefix, c) if dims else (), mask)
 
     def all_parts() -> None:
-        for low, high in parts:
-            span(g, low, high, high, lanes, masked, step, weight=weight)
+        whole_row(g, minor, RowCode(lanes, masked, cuts, weight), step)
 
     if rows == 1:
         if minor <= 4 * lanes:
@@ -313,6 +312,13 @@ def count(
 
 
 Step = Callable[[Coordinate, "Value | None"], None]
+
+
+def whole_row(g: Generator, size: int, code: RowCode, step: Step) -> None:
+    """Write the steps of a row of ``size`` elements, in each of its pieces."""
+    lanes = min(code.lanes, 1 << (size - 1).bit_length())
+    for low, high in itertools.pairwise([0, *code.cuts, size]):
+        span(g, low, high, high, lanes, code.masked, step, weight=code.weight)
 
 
 def span(

@@ -7,9 +7,9 @@ from random import Random
 import numpy as np
 import pytest
 from tripont.core.compiler.fusion.chain_plan import Plan, plan_of
-from tripont.core.compiler.fusion.chains import CHAIN, chain_of
 from tripont.core.compiler.ir import dtypes, hlo
 from tripont.core.compiler.ir.dtypes import BF16, C64, F32, F64, PRED, S8, S32, DType
+from tripont.core.compiler.passes.chain_loops import CHAIN, chain_of
 from tripont.core.compiler.reference import evaluate
 
 from tests.core.compiler.builders import priced

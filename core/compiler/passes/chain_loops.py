@@ -3,15 +3,15 @@
 A stencil of a stencil, such as the gradient of squared differences or the stages of a Runge-Kutta step on a grid, is
 two loops with an array between them, for computing it again in each place would be many times the work. Where that
 array is larger than the nearest caches, writing and reading it takes much of the time. Here such loops become a fusion
-of the kind ``chain``, whose computation has them as fusions (:mod:`.chain_plan`).
+of the kind ``chain``, whose computation has them as fusions (:mod:`..fusion.chain_plan`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from ..fusion.chain_plan import plan_of, source_of
 from ..ir.control_flow import executable_computations
 from ..ir.hlo import (
     Computation,
@@ -21,7 +21,7 @@ from ..ir.hlo import (
     get_tuple_element,
     parameter,
 )
-from .chain_plan import plan_of, source_of
+from .rewrite import map_computations, on_mapped
 
 if TYPE_CHECKING:
     from ..targets.costs import Costs
@@ -42,13 +42,11 @@ def chain_loops(module: Module, target: Target) -> Module:
     """The module, which is fused and in its final order, with chains in the places of such loops."""
     if not target.costs.fusion.chained:
         return module
-    done: dict[Computation, Computation] = {}
-    for computation in executable_computations(module):
-        chains = _Finder(computation, target.costs).find()
-        calls_new = any(done.get(c, c) is not c for i in computation.instructions for c in i.called)
-        if chains or calls_new:
-            done[computation] = _with_chains(computation, chains, done)
-    return replace(module, entry=done[module.entry]) if module.entry in done else module
+
+    def chained(computation: Computation) -> Computation:
+        return _with_chains(computation, _Finder(computation, target.costs).find())
+
+    return map_computations(module, chained, executable_computations(module))
 
 
 class _Finder:
@@ -130,9 +128,7 @@ def _is_candidate(i: Instruction) -> bool:
 
 def chain_of(loops: Sequence[Instruction]) -> tuple[list[Instruction], Computation]:
     """The operands of a chain of ``loops``, which are in order, and its computation."""
-    inner: dict[
-        Instruction, Instruction
-    ] = {}  # what stands outside -> what stands in the computation
+    inner: dict[Instruction, Instruction] = {}  # what stands in the computation for what is outside
     operands: list[Instruction] = []
     body: list[Instruction] = []
     for loop in loops:
@@ -158,26 +154,25 @@ def chain_of(loops: Sequence[Instruction]) -> tuple[list[Instruction], Computati
 
 
 def _with_chains(
-    computation: Computation,
-    chains: Mapping[Instruction, Sequence[Instruction]],
-    done: Mapping[Computation, Computation],
+    computation: Computation, chains: Mapping[Instruction, Sequence[Instruction]]
 ) -> Computation:
-    """``computation`` with the chains in the places of their last loops; ``done``: of those it calls."""
+    """``computation`` with each of ``chains`` in the place of its last loop."""
+    if not chains:
+        return computation
     inside = {loop for loops in chains.values() for loop in loops[:-1]}
     mapped: dict[Instruction, Instruction] = {}
     instructions: list[Instruction] = []
     for i in computation.instructions:
         if i in inside or source_of(i)[0] in inside:
             continue
-        operands, called = i.operands, i.called
-        attributes = i.attributes
         if i in chains:
             outside, body = chain_of(chains[i])
-            operands, called, attributes = tuple(outside), (body,), {"kind": CHAIN}
-        now = [mapped.get(o, o) for o in operands]
-        renamed = [done.get(c, c) for c in called]
-        if i in chains or now != list(operands) or renamed != list(called):
-            mapped[i] = i.replace(operands=now, called=renamed, attributes=attributes)
-        instructions.append(mapped.get(i, i))
+            operands = [mapped.get(o, o) for o in outside]
+            now = i.replace(operands=operands, called=[body], attributes={"kind": CHAIN})
+        else:
+            now = on_mapped(i, mapped)
+        if now is not i:
+            mapped[i] = now
+        instructions.append(now)
     root = mapped.get(computation.root, computation.root)
     return Computation(computation.name, computation.parameters, instructions, root)

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from jax import lax
 from tripont.core.compiler import pipeline
-from tripont.core.compiler.fusion.chains import CHAIN
 from tripont.core.compiler.fusion.reach import Window, offsets_read, window_along
 from tripont.core.compiler.ir import dtypes, hlo
 from tripont.core.compiler.ir.hlo import Instruction, Module
 from tripont.core.compiler.observe.dump import Dump
+from tripont.core.compiler.passes.chain_loops import CHAIN
 from tripont.core.compiler.reference.evaluate import evaluate
 
 from tests.core.compiler.builders import priced
