@@ -119,12 +119,7 @@ def sum_over(
     )
 
 
-def binary(opcode: str, dtype: DType, name: str) -> Computation:
-    """The body of a reduction, or of a collective, that is one operation."""
-    a, b = parameter(0, Shape(dtype), "a"), parameter(1, Shape(dtype), "b")
-    return Computation.from_root(name, [a, b], Instruction(opcode, Shape(dtype), (a, b)))
-
-
 def addition(dtype: DType, name: str = "add") -> Computation:
     """The body of a reduction, or of a collective, that sums up."""
-    return binary("add", dtype, name)
+    a, b = parameter(0, Shape(dtype), "a"), parameter(1, Shape(dtype), "b")
+    return Computation.from_root(name, [a, b], Instruction("add", Shape(dtype), (a, b)))

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 # Bytes to keep; what was used longest ago goes first.
 LIMIT: Final = 32 << 20
-_BESIDE: Final = (
-    6 << 10
-)  # bytes of a kernel beside its text, about: its key, and what is known of its function
+# Bytes of a kernel beside its text, about: its key, and what is known of its function.
+_BESIDE: Final = 6 << 10
+# With more the table of helpers begins anew. Kernels that are kept have theirs.
 _MOST_HELPERS: Final = 2048
 _FASTEST: Final = 1  # of zlib's levels: 13 us for 5 KB
 

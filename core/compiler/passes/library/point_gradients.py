@@ -31,9 +31,9 @@ def match_point_gradient(convolution: Instruction, context: Context) -> Instruct
     numbers: ConvolutionDimensionNumbers = convolution.attributes["dimension_numbers"]
     least = context.target.costs.convolutions.point_features
     inputs, outputs = lhs.dims[numbers.input_batch], rhs.dims[numbers.kernel_output_feature]
-    if {lhs.dtype, rhs.dtype, convolution.dtype} not in ({dtypes.F32}, {dtypes.F16}) or min(
-        inputs, outputs
-    ) < least:
+    if {lhs.dtype, rhs.dtype, convolution.dtype} not in ({dtypes.F32}, {dtypes.F16}):
+        return None
+    if min(inputs, outputs) < least:
         return None
     if not is_weights_gradient(convolution) or not _meets_all_once(convolution):
         return None

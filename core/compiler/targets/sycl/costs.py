@@ -13,7 +13,8 @@ def costs_of(kind: str, host: Costs) -> Costs:
     merged = 8_000.0 if kind == "cpu" else 1_000.0
     # The host reads the index of a view: it would wait for the queue.
     thunks = replace(host.thunks, merged=merged, smallest_view=1 << 62)
-    fusion = replace(host.fusion, own_loop=20_000.0, chained=0)  # so much does a launch take
+    # So much does a launch take. Work items of a GPU have no stack for planes.
+    fusion = replace(host.fusion, own_loop=20_000.0, chained=0)
     # What library calls cost and which are made depends on oneDNN's kernels for the device, not on the host's features.
     products = replace(host.products, library_types=frozenset())
     convolutions = replace(host.convolutions, generates_bf16=False, generates_gradients=True)
