@@ -35,6 +35,7 @@ struct Factorisations : Lanes<T, kBytes> {
   using Base::Store;
   using Base::StoreLine;
   using Base::Subtract;
+  using Base::Union;
   using Base::ZeroIf;
   using typename Base::Bits;
   using typename Base::Divisor;
@@ -138,8 +139,10 @@ struct Factorisations : Lanes<T, kBytes> {
         index = larger ? AllBits(static_cast<Bits>(i)) : index;
       }
       pivots[j] = index + 1;
-      uint64_t chosen = 0;
-      for (int l = 0; l < kLanes; ++l) chosen |= uint64_t{1} << index[l];
+      static_assert(kMostOrder <= 64);
+      const I bit = AllBits(1) << (index & 31);
+      const uint64_t chosen = static_cast<uint32_t>(Union(index < 32 ? bit : I{})) |
+                              uint64_t{static_cast<uint32_t>(Union(index < 32 ? I{} : bit))} << 32;
       for (int64_t i = j + 1; i < m; ++i) {
         if ((chosen >> i & 1) == 0) continue;
         const I mask = index == static_cast<Bits>(i);
@@ -163,15 +166,59 @@ struct Factorisations : Lanes<T, kBytes> {
     }
   }
 
-  TRIPONT_INLINE void Run(LuTile<T>& tile) {
-    const int64_t m = tile.m;
-    const int64_t n = tile.n;
+  // The same of all columns of a square matrix so small that its elements stay in registers: rows are exchanged in all
+  // lanes, each with itself or with the pivot's.
+  template <int kOrder>
+  TRIPONT_INLINE void FactorInRegisters(const View& matrix, I* pivots, I& info) {
+    V a[kOrder][kOrder];
+#pragma GCC unroll 4
+    for (int i = 0; i < kOrder; ++i) {
+#pragma GCC unroll 4
+      for (int k = 0; k < kOrder; ++k) a[i][k] = matrix(i, k);
+    }
+#pragma GCC unroll 4
+    for (int j = 0; j < kOrder; ++j) {
+      V largest = Abs(a[j][j]);
+      I index = AllBits(static_cast<Bits>(j));
+#pragma GCC unroll 4
+      for (int i = j + 1; i < kOrder; ++i) {
+        const V size = Abs(a[i][j]);
+        const I larger = size > largest;
+        largest = larger ? size : largest;
+        index = larger ? AllBits(static_cast<Bits>(i)) : index;
+      }
+      pivots[j] = index + 1;
+#pragma GCC unroll 4
+      for (int i = j + 1; i < kOrder; ++i) {
+        const I mask = index == static_cast<Bits>(i);
+#pragma GCC unroll 4
+        for (int k = 0; k < kOrder; ++k) {
+          const V here = a[j][k];
+          a[j][k] = mask ? a[i][k] : here;
+          a[i][k] = mask ? here : a[i][k];
+        }
+      }
+      const V pivot = a[j][j];
+      const I zero = pivot == T{0};
+      info = (info == 0) & zero ? AllBits(static_cast<Bits>(j + 1)) : info;
+      const Divisor divisor = Divisor::Of(zero ? All(T{1}) : pivot);
+#pragma GCC unroll 4
+      for (int i = j + 1; i < kOrder; ++i) {
+        const V factor = divisor.Divide(a[i][j]);
+        a[i][j] = factor;
+#pragma GCC unroll 4
+        for (int k = j + 1; k < kOrder; ++k) a[i][k] -= factor * a[j][k];
+      }
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < kOrder; ++i) {
+#pragma GCC unroll 4
+      for (int k = 0; k < kOrder; ++k) matrix(i, k) = a[i][k];
+    }
+  }
+
+  TRIPONT_INLINE void FactorInPanels(const View& a, int64_t m, int64_t n, I* pivots, I& info) {
     const int64_t count = std::min(m, n);
-    V* const data = static_cast<V*>(tile.workspace);
-    Load(tile.from, tile.layout, m, n, tile.count, data);
-    const View a = View::Of(data, tile.layout, m, n);
-    I* const pivots = reinterpret_cast<I*>(data + MatrixVectors(m, n));
-    I info = I{};
     for (int64_t first = 0; first < count; first += kPanel) {
       const int64_t next = std::min(first + kPanel, count);
       FactorPanel(a, m, n, first, next, pivots, info);
@@ -186,10 +233,35 @@ struct Factorisations : Lanes<T, kBytes> {
                  next - first);
       }
     }
+  }
+
+  TRIPONT_INLINE void Run(LuTile<T>& tile) {
+    const int64_t m = tile.m;
+    const int64_t n = tile.n;
+    const int64_t count = std::min(m, n);
+    V* const data = static_cast<V*>(tile.workspace);
+    Load(tile.from, tile.layout, m, n, tile.count, data);
+    const View a = View::Of(data, tile.layout, m, n);
+    I* const pivots = reinterpret_cast<I*>(data + MatrixVectors(m, n));
+    I info = I{};
+    switch (m == n ? n : 0) {
+      case 2:
+        FactorInRegisters<2>(a, pivots, info);
+        break;
+      case 3:
+        FactorInRegisters<3>(a, pivots, info);
+        break;
+      case 4:
+        FactorInRegisters<4>(a, pivots, info);
+        break;
+      default:
+        FactorInPanels(a, m, n, pivots, info);
+    }
     Store(data, tile.layout, m, n, tile.count, tile.to);
+    const Bits* const numbers = reinterpret_cast<const Bits*>(pivots);
     for (int l = 0; l < tile.count; ++l) {
       for (int64_t j = 0; j < count; ++j) {
-        tile.pivots[l * count + j] = static_cast<int32_t>(pivots[j][l]);
+        tile.pivots[l * count + j] = static_cast<int32_t>(numbers[j * kLanes + l]);
       }
       tile.info[l] = static_cast<int32_t>(info[l]);
     }

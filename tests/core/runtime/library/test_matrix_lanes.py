@@ -207,15 +207,17 @@ def test_lu(device: Any, dims: tuple[int, int], dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", REALS)
-def test_lu_of_singular_matrices(device: Any, dtype: Any) -> None:
-    a = general(9, dtype)
+@pytest.mark.parametrize("n", [2, 3, 4, 9])  # up to 4 they stay in registers
+def test_lu_of_singular_matrices(device: Any, n: int, dtype: Any) -> None:
+    a = general(n, dtype)
+    zero = n * 2 // 3
     a[4] = 0
-    a[5, :, 6] = 0
-    a[6] = np.eye(9) * np.finfo(dtype).smallest_subnormal
-    a[7, 2, 3] = np.nan
+    a[5, :, zero] = 0
+    a[6] = np.eye(n) * np.finfo(dtype).smallest_subnormal
+    a[7, n // 2, n - 1] = np.nan
     lu, _, info = getrf(device, a)
     assert info[4] == 1
-    assert info[5] == 7
+    assert info[5] == zero + 1
     np.testing.assert_array_equal(lu[6], a[6])
     assert np.isnan(lu[7]).any()
     assert (np.delete(info, (4, 5, 7)) == 0).all()
@@ -322,7 +324,7 @@ TINY = {np.float32: 1e-39, np.float64: 1e-309}
 
 
 @pytest.mark.parametrize("dtype", REALS)
-@pytest.mark.parametrize("n", [7, 12, 33])
+@pytest.mark.parametrize("n", [2, 3, 4, 7, 12, 33])
 def test_neighbours_of_a_tiny_matrix_have_the_same_lu(device: Any, n: int, dtype: Any) -> None:
     a = general(n, dtype, 16)
     beside = a.copy()
