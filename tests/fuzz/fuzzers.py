@@ -132,6 +132,27 @@ def stencils(seed: int) -> Case:
     return stencil_functions.make(seed)
 
 
+def convolutions(seed: int) -> Case:
+    """Convolutions in groups, depthwise, dilated and padded, in any order of dimensions, and their gradients, exactly."""
+    from tests.fuzz import convolution_functions
+
+    return convolution_functions.make(seed)
+
+
+def slices(seed: int) -> Case:
+    """Slices, updates, gathers and scatters in all modes, with places inside of arrays and far outside, exactly."""
+    from tests.fuzz import slice_functions
+
+    return slice_functions.make(seed)
+
+
+def factors(seed: int) -> Case:
+    """Factorisations, solves and inverses of matrices and batches, and their gradients, judged in higher precision."""
+    from tests.fuzz import factor_functions
+
+    return factor_functions.make(seed)
+
+
 def bounded(seed: int) -> Case:
     """Arrays whose sizes depend on values."""
     from tests.fuzz import bounded as programs
@@ -179,6 +200,9 @@ FUZZERS: Final[dict[str, Fuzzer]] = {
         heads,
         transforms,
         stencils,
+        convolutions,
+        slices,
+        factors,
         bounded,
         large,
         large_floats,

@@ -352,7 +352,7 @@ def _loop(writer: Writer, values: Values) -> Callable[..., list[Array]]:
     return function
 
 
-def _once(writer: Writer, values: Values, product: Product) -> Callable[..., list[Array]]:
+def once(writer: Writer, values: Values, product: Product) -> Callable[..., list[Array]]:
     """The product with what is before and behind it, or its gradients by its operands."""
     chances = writer.chances
     left, right = writer.operand(product.left, few=False), writer.operand(product.right, few=True)
@@ -390,6 +390,6 @@ def make(seed: int) -> Case:
     in_loop = kind is dot and chances.random() < 0.2
     values = Values(numbers, seed, max(_SIZES) if in_loop else max(product.terms, product.others))
     writer = Writer(chances, numbers, product, values)
-    function = _loop(writer, values) if in_loop else _once(writer, values, product)
+    function = _loop(writer, values) if in_loop else once(writer, values, product)
     text = lowered(function, values.arguments, ())
     return Case(text, values.arguments)

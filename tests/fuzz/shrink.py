@@ -24,8 +24,11 @@ def shrunk(
 ) -> Case:
     """A case with fewer operations and results of which ``fails`` is still true.
 
-    ``most``: how often to ask. ``seconds``: after which nothing is asked any more.
+    ``most``: how often to ask. ``seconds``: after which nothing is asked any more. A case with a judge of its own,
+    which knows nothing of smaller programs, stays as it is.
     """
+    if case.own is not None:
+        return case
     end = time.monotonic() + seconds
     small = dataclasses.replace(case, text=_printed(case.text), judged="")
     if not fails(small):  # the interpreter's own text is needed, or how the text was written
