@@ -133,7 +133,7 @@ def stencils(seed: int) -> Case:
 
 
 def convolutions(seed: int) -> Case:
-    """Convolutions in groups, depthwise, dilated and padded, in any order of dimensions, and their gradients, exactly."""
+    """Convolutions in groups, depthwise, dilated and padded, in any order of dimensions, and their gradients."""
     from tests.fuzz import convolution_functions
 
     return convolution_functions.make(seed)

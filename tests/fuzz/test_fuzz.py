@@ -19,6 +19,7 @@ from tripont.core.compiler.ir.hlo import Instruction, Module
 from tripont.core.compiler.reference import evaluate
 from tripont.core.compiler.reference.stochastic import Expectation
 from tripont.core.compiler.targets import code_cache
+from tripont.core.compiler.targets.host import target as host_target
 from tripont.core.compiler.targets.host.target import HostTarget
 
 from tests.conformance import device, registry
@@ -145,11 +146,14 @@ def test_programs_of_every_shape_get_every_check():
         names = [n for n in ("evaluator", "xla", "passes") if getattr(checks, n)]
         if checks.way is not None:
             way, _ = ways.other_way(checks.way, "")
+            way = re.sub("for .* with the costs of .*", "with other costs", way)
             names.append(re.sub("with .* (twice|left out)", r"with a pass \1", way))
         for name in names or ["none"]:
             met.setdefault(name, set()).update(shape)
     assert len(shapes) == 7
-    assert {"written short", "as HLO", "with a pass twice", "evaluator", "passes"} <= met.keys()
+    ways_of_all = {"written short", "as HLO", "with a pass twice", "evaluator", "passes"}
+    assert ways_of_all <= met.keys()
+    assert "with other costs" in met or not ways.levels()
     assert {name: sorted(shapes - seen) for name, seen in met.items() if seen != shapes} == {}
 
 
@@ -270,6 +274,21 @@ def test_a_program_is_made_small(monkeypatch):
         assert _is_wrong(small)
     assert not _is_wrong(small)  # without the fault
     assert len(small.text.splitlines()) < 15 < 80 < len(case.text.splitlines())
+
+
+def test_a_program_with_a_judge_of_its_own_stays_as_it_is():
+    """It knows what the whole program means, and nothing of a part of it."""
+    drawn = program(Random(146), 3)
+    case = Case(drawn.text, drawn.arguments(), own=lambda results: [])
+    assert shrink.shrunk(case, lambda c: True) is case
+
+
+def test_other_costs_choose_other_code():
+    """And the usual ones choose again behind them."""
+    before = host_target.for_cpu().costs.convolutions
+    with ways.costs_of("znver5"):
+        assert host_target.for_cpu().costs.convolutions.point_rows == 512
+    assert host_target.for_cpu().costs.convolutions == before
 
 
 @pytest.mark.parametrize(("most", "seconds"), [(7, 1e9), (1000, 70.0)])

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any, Final
+from unittest import mock
 
 import numpy as np
 from tripont.core import _tripont
@@ -17,7 +18,8 @@ from tripont.core.compiler.compile import compile_module
 from tripont.core.compiler.formats import artifact
 from tripont.core.compiler.importer.program import read_program
 from tripont.core.compiler.ir.hlo import Module
-from tripont.core.compiler.targets.host import cpu
+from tripont.core.compiler.targets.host import costs, cpu
+from tripont.core.compiler.targets.host import target as host_target
 
 from tests.conformance import device
 from tests.fuzz import other_target
@@ -52,6 +54,10 @@ def load(program: str | bytes | Module, options: Mapping[str, str]) -> Any:
         module = program
         module.assign_names()  # compiling gives some of its instructions other ones
     return _tripont.Executable.load(artifact.serialize(compile_module(module, dict(options))))
+
+
+# CPUs whose costs choose other kernels, libraries and sizes of blocks than this one's do.
+MODELS: Final = ("znver3", "znver4", "znver5")
 
 
 class _Elsewhere:
@@ -96,6 +102,18 @@ def passes(change: Callable[[tuple[Any, ...]], tuple[Any, ...]]) -> Iterator[Non
 
 
 @contextlib.contextmanager
+def costs_of(model: str) -> Iterator[None]:
+    """Inside, programs are compiled by the costs of another CPU, ``model``, with the instructions of their own."""
+    usual = costs.costs_of
+    with mock.patch.object(host_target, "costs_of", lambda _, features: usual(model, features)):
+        host_target.for_cpu.cache_clear()
+        try:
+            yield
+        finally:
+            host_target.for_cpu.cache_clear()
+
+
+@contextlib.contextmanager
 def written_short() -> Iterator[None]:
     """Inside, all code is written and compiled like that behind the first 4 MB of a module's text."""
     usual = effort.CAREFUL
@@ -118,7 +136,16 @@ def other_way(
     kind = chances.choice(["level", "level", "HLO", "rounded", "less", "more", "short", "SYCL"])
     if kind == "level" and levels() and device.TARGET == "host":
         level = chances.choice(levels())
-        return f"for {level}", lambda: load(program, {**options, "cpu": level})
+        model = chances.choice(["", "", *MODELS])
+        if not model:
+            return f"for {level}", lambda: load(program, {**options, "cpu": level})
+        level = chances.choice([level, "host"])
+
+        def make_by_other_costs() -> Any:
+            with costs_of(model):
+                return load(program, {**options, "cpu": level})
+
+        return f"for {level} with the costs of {model}", make_by_other_costs
     if kind == "HLO":
         return "as HLO", lambda: load(device.as_hlo(text), options)
     if kind == "SYCL" and device.TARGET == "host" and other_target.has_sycl():
