@@ -227,7 +227,8 @@ class Drawn:
         many = range(sizes.rank)
         usual = self.chances.random() < 0.5
         sizes.strides = sizes.strides or [1 if usual else self.choose(1, 1, 2, 3) for _ in many]
-        sizes.dilation = [1 if usual else self.choose(1, 1, 2, 3) for _ in many]
+        is_dilated = self.chances.random() < 0.4
+        sizes.dilation = [self.choose(1, 2, 2, 3) if is_dilated else 1 for _ in many]
         rare = 0.1 if usual else 0.35
         dilates = self.chances.random() < rare
         sizes.spread = [self.choose(1, 2, 2, 3) if dilates else 1 for _ in many]
@@ -315,13 +316,19 @@ def convolution(chances: Random, numbers: Numbers) -> Product:
     right = {**dict(zip(spatial, sizes.window, strict=True)), "I": sizes.inputs}
     left["C"], right["O"] = sizes.inputs * sizes.groups, sizes.outputs
     result = jnp.dtype(numbers.result) if numbers.result else None
+    # JAX takes the numbers of each dimension in the order of the kernel's.
+    order = [spatial.index(c) for c in layout[1] if c in spatial]
+    strides, padding, spread, dilation = (
+        [given[n] for n in order]
+        for given in (sizes.strides, sizes.padding, sizes.spread, sizes.dilation)
+    )
     flips = chances.random() < 0.15  # a convolution as mathematics has it
 
     def run(x: Array, w: Array) -> Array:
         if flips:
             w = jnp.flip(w, [layout[1].index(c) for c in spatial])
         return lax.conv_general_dilated(
-            x, w, sizes.strides, sizes.padding, lhs_dilation=sizes.spread, rhs_dilation=sizes.dilation,
+            x, w, strides, padding, lhs_dilation=spread, rhs_dilation=dilation,
             dimension_numbers=layout, feature_group_count=sizes.groups, batch_group_count=sizes.batch_groups,
             preferred_element_type=result,
         )  # fmt: skip

@@ -338,7 +338,7 @@ class Factors:
         self.spoil(a, singular)
         take, (apply, steps) = self.given(a), self.behind()
         if self.chance(0.3):
-            run = self.many(scipy_linalg.lu)
+            run = jax.vmap(scipy_linalg.lu) if self.batch else scipy_linalg.lu
             return lambda *g: run(take(g)), judges.Lu(a, [], whole=False)
         run = self.many(lax.linalg.lu)
 

@@ -83,6 +83,9 @@ class Slices:
         self.dtype = jnp.dtype(self.choose(*_DTYPES))
         self.arguments: list[np.ndarray] = []
         self.is_bool = self.dtype == jnp.bool_
+        self.sums_alone = (
+            False  # JAX has gradients of updates that add or write, and not of all others
+        )
 
     def choose(self, *options: Any) -> Any:
         return self.chances.choice(options)
@@ -253,7 +256,9 @@ class Slices:
             jax.ShapeDtypeStruct(dims, self.dtype), *self.arguments,
         ).shape  # fmt: skip
         name = self.choose("set", "add", "add", "min", "max", "multiply", "apply")
-        if self.is_bool:
+        if self.sums_alone:
+            name = self.choose("set", "add")
+        elif self.is_bool:
             name = self.choose("set", "min", "max")
         elif jnp.issubdtype(self.dtype, jnp.complexfloating) and name in ("min", "max"):
             name = "add"
@@ -320,7 +325,7 @@ class Slices:
         kinds = [lax.scatter_add, lax.scatter_min, lax.scatter_max]
         if self.is_bool:
             kinds = kinds[1:]
-        elif jnp.iscomplexobj(np.zeros((), self.dtype)):
+        elif self.sums_alone or jnp.iscomplexobj(np.zeros((), self.dtype)):
             kinds = kinds[:1]
         function, mode = self.chances.choice(kinds), self.mode()
         if self.chance(0.25):  # the same update everywhere
@@ -426,6 +431,7 @@ class Slices:
 
     def gradient(self, dims: tuple[int, ...]) -> Callable[..., Any]:
         """Of reads by what is read, and of updates by the array: scatters and gathers in the same modes."""
+        self.sums_alone = True
         x = self.new(self.numbers(dims))
         step = self.step(dims, keeps=self.chance(0.4))
         made = jax.eval_shape(lambda *given: step(given[x], given), *self.arguments)
