@@ -34,7 +34,7 @@ _NUMBERS: Final = 160_000  # of all matrices
 _TYPES: Final = ["float32", "float32", "float64", "complex64", "complex128"]
 # Whose rules JAX writes the program by: LAPACK's routines, or StableHLO's operations and XLA's names, which there are
 # for all but eigenvalues and singular values.
-_PLATFORMS: Final = ["cpu", "cpu", "tpu"]
+_PLATFORMS: Final = ["cpu", "tpu"]
 _OF_LAPACK: Final = ("eigh", "svd", "values", "singular")
 _GRID: Final = (
     2.0**-12
@@ -153,7 +153,9 @@ class Factors:
     def steps(self, *, before: bool) -> list[Step]:
         found: list[Step] = []
         for _ in range(self.choose(0, 0, 1, 1, 2)):
-            kind = self.choose("swap", "flip", "scale", "roll", "last", *(["slice"] * 2 * before))
+            kind = self.choose(
+                "swap", "flip", "scale", "roll", "last", "conj", *(["slice"] * 2 * before)
+            )
             if kind == "flip":
                 found.append((kind, self.choose(-1, -2)))
             elif kind == "scale":
@@ -162,13 +164,17 @@ class Factors:
                 found.append((kind, self.choose(1, -1, 3), self.choose(-1, -2)))
             elif kind == "slice":
                 found.append((kind, self.choose(0, 1, 3), self.choose(0, 1, 5)))
-            elif kind == "swap" or self.batch:
+            elif kind in ("swap", "conj") or self.batch:
                 found.append((kind,))
         return found
 
-    def given(self, x: np.ndarray) -> Callable[[Sequence[Array]], Array]:
-        """``x`` as an argument, or what is made of one or two without rounding."""
+    def given(self, x: np.ndarray, *, turned: float = 0.0) -> Callable[[Sequence[Array]], Array]:
+        """``x`` as an argument, or what is made of one or two without rounding. ``turned``: the share of those whose
+        last step is a transpose.
+        """
         steps = self.steps(before=True)
+        if self.chance(turned):
+            steps.append(("swap",))
         argument = undone(steps, x).astype(self.dtype)
         other = None
         if (
@@ -256,7 +262,7 @@ class Factors:
     def triangular(self) -> tuple[Any, Check]:
         n, sides = self.order, self.choose(1, 1, 2, 3, 8, 17, self.order)
         lower, left, unit, transpose = (self.chance(0.5) for _ in range(4))
-        conjugate = transpose and self.is_complex and self.chance(0.5)
+        conjugate = transpose and self.is_complex and self.chance(0.7)
         a = self.normal(n, n) / max(1, round(n**0.5))
         a = self.on_grid(a) + np.eye(n) * self.choose(1, 2)
         a[..., np.arange(n), np.arange(n)] += np.sign(a[..., np.arange(n), np.arange(n)].real)
@@ -272,7 +278,7 @@ class Factors:
         a = np.where(triangle(np.ones((n, n)), (-1 if lower else 1) if unit else 0) > 0, a, np.nan)
         read = read + np.eye(n) * unit
         b = self.normal(*((n, sides) if left else (sides, n)))
-        take, right, (apply, steps) = self.given(a), self.given(b), self.behind()
+        take, right, (apply, steps) = self.given(a, turned=0.4), self.given(b), self.behind()
 
         def function(x: Array, y: Array) -> Array:
             return lax.linalg.triangular_solve(

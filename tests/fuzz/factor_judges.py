@@ -37,6 +37,8 @@ def applied(xp: Any, step: Step, x: Array) -> Array:
     name, *values = step
     if name == "swap":
         return xp.swapaxes(x, -1, -2)
+    if name == "conj":
+        return xp.conj(x)
     if name == "flip":
         return xp.flip(x, values[0])
     if name == "scale":

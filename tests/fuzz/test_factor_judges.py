@@ -124,7 +124,7 @@ def test_singular_and_infinite_systems_have_results_that_are_not_finite():
 
 
 def test_steps_are_undone():
-    steps = [("slice", 1, 3), ("swap",), ("roll", 1, -2), ("scale", 0.25), ("flip", -1)]
+    steps = [("slice", 1, 3), ("swap",), ("conj",), ("roll", 1, -2), ("scale", 0.25), ("flip", -1)]
     x = RNG.standard_normal((2, 4, 3))
     before = judges.undone(steps, x)
     assert np.isnan(before).sum() == before.size - x.size
