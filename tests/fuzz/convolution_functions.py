@@ -31,12 +31,8 @@ _MULTIPLICATIONS: Final = (
 )
 _ELEMENTS: Final = 1_000_000  # of an array
 _NUMBERS: Final = [
-    Numbers("float32", 1 << 20),
-    Numbers("float32", 1 << 20),
-    Numbers("float32", 1 << 20),
-    Numbers("bfloat16", 128),
-    Numbers("bfloat16", 128),
-    Numbers("bfloat16", 128),
+    *[Numbers("float32", 1 << 20)] * 5,
+    *[Numbers("bfloat16", 128)] * 4,
     Numbers("bfloat16", 1 << 20, "float32"),
     Numbers("float16", 1 << 10),
     Numbers("float16", 1 << 20, "float32"),
@@ -168,6 +164,8 @@ class Drawn:
         """Windows of one element, of positions beside 512 and features beside 64."""
         rank = self.choose(1, 2, 2, 3)
         sizes = Sizes(self.places_of(rank), [1] * rank, self.features(), self.features())
+        if self.chances.random() < 0.5:
+            sizes.inputs, sizes.outputs = (self.choose(63, 64, 65, 96, 128) for _ in range(2))
         if rank == 2 and self.chances.random() < 0.4:
             sizes.places = self.choose([16, 32], [7, 73], [19, 27], [8, 8], [1, 13])
         return sizes
@@ -217,9 +215,10 @@ class Drawn:
     # ------------------------------------------------------------------------------------------- the whole of it
 
     def sizes(self) -> Sizes:
+        # The last of these sorts are computed in more ways than others.
         sorts = [
-            self.any, self.any, self.depthwise, self.grouped, self.of_the_batch, self.points, self.few_positions,
-            self.images, self.patches, self.long_sums, self.wide,
+            self.any, self.grouped, self.of_the_batch, self.few_positions, self.images, self.patches, self.long_sums,
+            *[self.depthwise] * 3, *[self.points] * 2, *[self.wide] * 3,
         ]  # fmt: skip
         sizes: Sizes = self.chances.choice(sorts)()
         if sizes.batch_groups == 1 and sizes.batch == 1:
@@ -297,8 +296,11 @@ class Drawn:
 
 def _layout(chances: Random, rank: int) -> tuple[str, str, str]:
     """An order of the dimensions: often one that people have."""
-    if chances.random() < 0.6:
-        return chances.choice(_USUAL[rank])
+    kind = chances.random()
+    if (
+        kind < 0.75
+    ):  # most often with features last, which more ways to compute it take than other orders
+        return _USUAL[rank][0] if kind < 0.55 else chances.choice(_USUAL[rank])
     spatial = "DHW"[3 - rank :]
 
     def mixed(letters: str) -> str:
@@ -380,5 +382,6 @@ def make(seed: int) -> Case:
     if mixed:
         function = _of_mixed_types(chances, product, values)
     else:
-        function = once(Writer(chances, numbers, product, values), values, product)
+        writer = Writer(chances, numbers, product, values)
+        function = once(writer, values, product, gradients=0.55)
     return Case(lowered(function, values.arguments, ()), values.arguments)

@@ -352,8 +352,10 @@ def _loop(writer: Writer, values: Values) -> Callable[..., list[Array]]:
     return function
 
 
-def once(writer: Writer, values: Values, product: Product) -> Callable[..., list[Array]]:
-    """The product with what is before and behind it, or its gradients by its operands."""
+def once(
+    writer: Writer, values: Values, product: Product, *, gradients: float = 0.4
+) -> Callable[..., list[Array]]:
+    """The product with what is before and behind it, or its gradients by its operands. ``gradients``: their share."""
     chances = writer.chances
     left, right = writer.operand(product.left, few=False), writer.operand(product.right, few=True)
     types = [
@@ -361,18 +363,18 @@ def once(writer: Writer, values: Values, product: Product) -> Callable[..., list
         for s in (product.left, product.right)
     ]
     made = jax.eval_shape(product.run, *types)
-    if writer.is_float and chances.random() < 0.4:
+    if writer.is_float and chances.random() < gradients:
         towards = values(made.shape, str(made.dtype), few=True)
         which = chances.choice([(0,), (1,), (0, 1)])
         if chances.random() < 0.2:
             values.spoil(0)
 
-        def gradients(*given: Array) -> list[Array]:
+        def of_operands(*given: Array) -> list[Array]:
             _, back = jax.vjp(product.run, left(given), right(given))
             found = back(given[towards])
             return [found[n] for n in which]
 
-        return gradients
+        return of_operands
     if writer.is_float and chances.random() < 0.2:
         values.spoil(0)
     behind = writer.epilogue(made.shape, made.dtype)
