@@ -139,7 +139,7 @@ def other_way(
         model = chances.choice(["", "", *MODELS])
         if not model:
             return f"for {level}", lambda: load(program, {**options, "cpu": level})
-        level = chances.choice([level, "host"])
+        level = chances.choice([level, options["cpu"]])
 
         def make_by_other_costs() -> Any:
             with costs_of(model):
