@@ -93,6 +93,7 @@ def _transforms_in_place(fft: Instruction) -> bool:
         return False
     if "halves" in config:
         return True
+    config = config.get("pass", config)
     # The last vector of a line may have numbers of the one before it, too.
     same = config["source"] == config["target"]
     return bool(same and config["sizes"][-1] % config["lanes"] == 0)

@@ -37,7 +37,9 @@ number of rows: the first is the transform of the row's columns, the second that
 stays on the stack. With ``between`` too, a unit is a matrix of ``n`` numbers, the halves are the transforms along its
 dimensions, and so many complex numbers are between them. With ``length``, a row is a convolution of that length, and
 ``halves`` are four, those of its transform and of the inverse one, which have one table. The convolution is Rader's if
-its length is n - 1, for a prime n, else Bluestein's (:mod:`.fft_convolution`).
+its length is n - 1, for a prime n, else Bluestein's (:mod:`.fft_convolution`). With ``pass`` in place of ``halves``,
+the configuration of one pass of that length, the convolution is Rader's, and a unit is as many rows as that pass has
+lanes (:mod:`.fft_cyclic`).
 """
 
 from __future__ import annotations
@@ -50,6 +52,7 @@ from ..generator import Index
 from ..llvm_ir import i64
 from .emit import EmittedKernel, Frame, emitter
 from .fft_convolution import Convolution, run_both, transforms_of
+from .fft_cyclic import CyclicRows
 from .fft_pass import Transform
 from .loops import count
 
@@ -58,6 +61,8 @@ from .loops import count
 def emit(frame: Frame) -> EmittedKernel:
     """The kernel of an ``fft-pass`` instruction."""
     config = frame.instruction.attributes["config"]
+    if "pass" in config:
+        return _emit_cyclic(frame, config)
     if "length" in config:
         return _emit_convolution(frame, config)
     if "halves" in config:
@@ -111,6 +116,18 @@ def _emit_convolution(frame: Frame, config: Mapping[str, Any]) -> EmittedKernel:
     (rows,) = config["sizes"]
     count(frame.generator, frame.begin, frame.end, [rows], unit)
     return _finish(frame, rows, convolution.nanoseconds)
+
+
+def _emit_cyclic(frame: Frame, config: Mapping[str, Any]) -> EmittedKernel:
+    """A kernel whose units are as many rows as there are lanes: transforms of a prime length by convolutions."""
+    rows = CyclicRows(frame, config, _sizes(frame))
+    operand, result = (a.pointer for a in (frame.operands[0], frame.results[0]))
+
+    def unit(index: Index) -> None:
+        rows.unit(operand, result, index[0].base)
+
+    count(frame.generator, frame.begin, frame.end, [rows.groups], unit)
+    return _finish(frame, rows.groups, rows.nanoseconds)
 
 
 def _sizes(frame: Frame) -> tuple[int, int]:

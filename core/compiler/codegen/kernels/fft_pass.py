@@ -63,15 +63,7 @@ class Transform:
     # ------------------------------------------------------------------------------------------------- a unit of work
     def unit(self, operand: Value, result: Value, outer: Sequence[Value], group: Value) -> None:
         """Write a unit: group ``group`` of the last dimension, at ``outer`` in the others."""
-        b = self.b
-        self.group = group
-        start = b.mul(group, i64(self.lanes))
-        if self.sizes[-1] % self.lanes:
-            start = b.intrinsic("smin", [start, i64(self.sizes[-1] - self.lanes)])
-        self.start = start
-        index = (*outer, start)
-        from_ = self.first_element(operand, index, "source")
-        to = self.first_element(result, index, "target")
+        from_, to = self.places(operand, result, outer, group)
         copies, (a, c) = self.copies, self.scratch
         source: Places | None = copies.source_lines(from_)
         target = copies.target_lines(to)
@@ -81,6 +73,20 @@ class Transform:
         last = self.run_stages(source, target, a, c)
         if target is None:
             copies.write(last, to)
+
+    def places(
+        self, operand: Value, result: Value, outer: Sequence[Value], group: Value
+    ) -> tuple[Value, Value]:
+        """Where a unit reads and writes, which is the current one from here on."""
+        b = self.b
+        self.group = group
+        start = b.mul(group, i64(self.lanes))
+        if self.sizes[-1] % self.lanes:
+            start = b.intrinsic("smin", [start, i64(self.sizes[-1] - self.lanes)])
+        self.start = start
+        index = (*outer, start)
+        from_ = self.first_element(operand, index, "source")
+        return from_, self.first_element(result, index, "target")
 
     def first_element(self, array: Value, index: Sequence[Value], name: str) -> Value:
         """Where the transforms at ``index`` begin in the operand ("source") or the result ("target")."""

@@ -143,7 +143,7 @@ def end_of_halves(config: Mapping[str, Any], target: Target) -> int:
 
 def _tables(config: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     """The configurations whose factors are in the table of ``config``, one behind the other."""
-    return config["halves"][:2] if "halves" in config else (config,)
+    return config["halves"][:2] if "halves" in config else (config.get("pass", config),)
 
 
 def table_elements(config: Mapping[str, Any], target: Target) -> int:
@@ -161,7 +161,10 @@ def table(config: Mapping[str, Any], dtype: dtypes.DType, target: Target) -> np.
         inverse, _ = config["exchanged"]
         arrays: Sequence[np.ndarray]
         if is_cyclic(config):
-            arrays = cycle(config["n"], inverse, config["scale"])[-1:]
+            _, _, spectrum = cycle(config["n"], inverse, config["scale"])
+            if "pass" in config:
+                spectrum[0] = 1.0  # a sum to which another one is added (:mod:`.fft_cyclic`)
+            arrays = (spectrum,)
         else:
             arrays = chirps(config["n"], config["length"], inverse, config["scale"])
         for factors in arrays:

@@ -9,7 +9,8 @@ A transform of several dimensions is one along each. One along a dimension of le
   turned. So one row fills vectors too, and long ones stay in the caches;
 * a convolution of another length, with two transforms, if n has larger prime factors (L. Bluestein, A linear filtering
   approach to the computation of discrete Fourier transform, 1970), or of length n - 1, if n is a prime (C. M. Rader,
-  Discrete Fourier transforms when the number of data samples is prime, 1968).
+  Discrete Fourier transforms when the number of data samples is prime, 1968), where rows that fill vectors are done
+  together: the order in which it takes a row's numbers costs nothing then.
 
 Two dimensions of matrices that the nearer caches hold are one kernel, which reads and writes memory once.
 
@@ -51,8 +52,8 @@ _LARGEST_TABLES: Final = 8 << 20
 
 @dataclass(frozen=True)
 class _Plan:
-    """How to do some transforms. ``way``: "pass", "two", "convolution" or "real"; ``parts``: a and b, or the length of
-    the convolution; ``cost``: vector instructions for all transforms.
+    """How to do some transforms. ``way``: "pass", "two", "convolution", "cyclic" (that of a prime length, a row in each
+    lane) or "real"; ``parts``: a and b, or the length of the convolution; ``cost``: vector instructions for all.
     """
 
     way: str
@@ -306,7 +307,23 @@ class Plans:
             cost = 2 * self.smooth(n - 1, rows, 1).cost + product + self.costs.alone * rows * n
             if cost < best.cost:
                 best = _Plan("convolution", cost, (n - 1,))
+        if found == (n,) and inner == 1 and _is_prime(n):
+            cost = self.cyclic(n, rows)
+            if cost < best.cost:
+                best = _Plan("cyclic", cost, (n - 1,))
         return best
+
+    def cyclic(self, n: int, rows: int) -> float:
+        """The time of transforms of ``rows`` of a prime length ``n`` by convolutions, a row in each lane. What is read,
+        and what is written, goes through the stack, where it is in another order.
+        """
+        length = n - 1
+        lanes, time = self.lanes(rows, length)
+        if not lanes or fft_lengths.radices_of(length, self.target) is None:
+            return math.inf
+        each = fft_lengths.vector_instructions(length, lanes, self.size, self.target)
+        each += self.costs.turned + self.costs.multiplied + 2 * self.costs.through
+        return self.costs.launch + 2 * time * length * each
 
     def real(self, n: int, rows: int) -> tuple[int, _Plan]:
         """The length of the complex transforms that those of ``rows`` of ``n`` real numbers become, and the way: "real"
@@ -447,6 +464,8 @@ class _Transform:
         if plan.way == "convolution":
             result = self.convolution(reshape(x, flat), plan.parts[0], inverse, scale)
             return None if result is None else reshape(result, x.dims)
+        if plan.way == "cyclic":
+            return self.cyclic(x, n, rows, inverse, scale)
         return self.passes(x, flat, inverse, scale, x.shape)
 
     def passes(
@@ -544,7 +563,7 @@ class _Transform:
 
     def table(self, config: dict[str, Any]) -> Instruction:
         """The factors of a kernel: one constant for all kernels of this transform that have the same."""
-        one = config.get("halves", (config,))
+        one = config.get("halves", (config.get("pass", config),))
         deciding = ("n", "form", "spread", "products", "lanes")
         key: tuple[object, ...] = tuple((*(c[k] for k in deciding), c["sizes"][-1]) for c in one)
         if "length" in config:
@@ -559,6 +578,13 @@ class _Transform:
         self.held += size
         if self.held > _LARGEST_TABLES:
             raise _LargeTablesError
+
+    def cyclic(self, x: Instruction, n: int, rows: int, inverse: bool, scale: float) -> Instruction:
+        """Rader's algorithm along the last dimension of the complex ``x``, a row in each lane."""
+        lines = {"sizes": (rows,), "source": (n, 1), "target": (n, 1), "exchanged": (False, True)}
+        one = self.with_lanes(self.config(n - 1, False, 1.0) | lines)
+        config = self.config(n, inverse, scale) | {"sizes": (rows,), "length": n - 1, "pass": one}
+        return self.kernel(x, config, x.shape)
 
     def convolution(
         self, x: Instruction, length: int, inverse: bool, scale: float
@@ -600,7 +626,7 @@ class _Transform:
             y = self.along(whole, 1, n, False, 1.0)
             return None if y is None else reshape(self.part(y, 1, 0, columns), shape.dims)
         z: Instruction | None
-        if plan.way == "convolution":
+        if plan.way not in ("pass", "two"):
             pairs = reshape(x, (rows, half, 2))
             parts = [reshape(self.part(pairs, 2, p, p + 1), (rows, half)) for p in (0, 1)]
             z = self.along(Instruction("complex", flat, parts), 1, half, False, 1.0)
@@ -648,7 +674,7 @@ class _Transform:
         even = self.half(self.binary("add", x, other))
         odd = self.times(self.binary("subtract", x, other), self.turns(0.5j, -half, half))
         z = self.binary("add", even, odd)
-        if plan.way != "convolution":
+        if plan.way in ("pass", "two"):
             return self.passes(z, (rows, half, 1), True, scale, shape)
         y = self.along(z, 1, half, True, scale)
         if y is None:

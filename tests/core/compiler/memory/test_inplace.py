@@ -51,3 +51,16 @@ def test_rows_in_one_kernel_are_written_over() -> None:
         if i.opcode == "fft-pass"
     )
     assert in_place_operands(one) == [(0,)]
+
+
+@pytest.mark.parametrize(("rows", "in_place"), [(32, True), (33, False)])
+def test_rows_of_prime_length_are_written_over(rows: int, in_place: bool) -> None:
+    """Where no group of them has a row of another one."""
+    x = transforms.operand("FFT", (rows,), (211,), False, 0)
+    (one,) = (
+        i
+        for i in transforms.run([("FFT", (211,), x)])[2].entry.instructions
+        if i.opcode == "fft-pass"
+    )
+    assert "pass" in one.attributes["config"]
+    assert in_place_operands(one) == [(0,) if in_place else ()]

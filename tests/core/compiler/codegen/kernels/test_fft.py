@@ -342,9 +342,62 @@ def test_primes_by_their_powers(n: int) -> None:
     assert {i.attributes["config"].get("length") for i in kernels} == {n - 1}
 
 
+def cyclic(after: hlo.Module) -> list[bool]:
+    """Whether each kernel of transforms does convolutions of a prime length, a row in each lane."""
+    passes = (i for i in after.entry.instructions if i.opcode == "fft-pass")
+    return ["pass" in i.attributes["config"] for i in passes]
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize(
+    ("n", "rows", "wide"), [(211, 40, False), (1009, 16, False), (251, 21, True), (331, 8, True)]
+)
+def test_rows_of_prime_length_are_done_together(kind: str, n: int, rows: int, wide: bool) -> None:
+    """Where they fill vectors, full groups and others; in both directions, real ones by complex ones."""
+    x = operand(kind, (rows,), (n,), wide, n)
+    (got,), _, after = run([(kind, (n,), x)])
+    check(got, kind, (n,), x)
+    assert cyclic(after) == [for_cpu().vector_bytes // (8 if wide else 4) <= rows]
+
+
+def test_pairs_of_real_numbers_of_which_there_are_a_prime_number_are_done_together() -> None:
+    for kind in ("RFFT", "IRFFT"):
+        x = operand(kind, (32,), (2018,), False, 0)
+        (got,), _, after = run([(kind, (2018,), x)])
+        check(got, kind, (2018,), x)
+        assert cyclic(after) == [True]
+
+
+def test_few_rows_of_prime_length_are_done_one_by_one() -> None:
+    """They would not fill vectors."""
+    x = operand("FFT", (3,), (1009,), False, 0)
+    assert cyclic(run([("FFT", (1009,), x)])[2]) == [False]
+
+
+def test_large_numbers_of_rows_of_prime_length() -> None:
+    """The first number of a row, which is apart from the others, may be as large as the results can be."""
+    x = np.zeros((16, 1009), np.complex64)
+    x[:, 0] = 1e38 * (1 + 2j)
+    ((got,), _, after) = run([("FFT", (1009,), x)])
+    assert cyclic(after) == [True]
+    np.testing.assert_array_equal(got, np.broadcast_to(x[:, :1], x.shape))
+
+
 def of_each_kind() -> Iterator[list[tuple[str, Sequence[int], Array]]]:
     """Programs with groups that are full and others."""
-    for n, rows in ((12, 21), (17, 16), (37, 3), (96, 1), (360, 19), (1024, 1), (211, 3), (227, 3)):
+    for n, rows in (
+        *(
+            (12, 21),
+            (17, 16),
+            (37, 3),
+            (96, 1),
+            (360, 19),
+            (1024, 1),
+            (211, 3),
+            (211, 21),
+            (227, 3),
+        ),
+    ):
         yield calls_of(n, rows)
     for outer, wide in ((2, False), (17, True)):
         yield [(kind, (20, 18), operand(kind, (outer,), (20, 18), wide, 1)) for kind in KINDS]
@@ -372,4 +425,12 @@ def test_what_is_not_finite_stays_in_its_row() -> None:
     x = operand("FFT", (40,), (360,), False, 0)
     x[7, 3], x[20, 0] = np.nan, np.inf
     ((got,), *_) = run([("FFT", (360,), x)])
+    assert list(np.flatnonzero(~np.isfinite(got).all(1))) == [7, 20]
+
+
+def test_what_is_not_finite_stays_in_its_row_of_prime_length() -> None:
+    x = operand("FFT", (40,), (331,), False, 0)
+    x[7, 3], x[20, 0] = np.nan, np.inf
+    ((got,), _, after) = run([("FFT", (331,), x)])
+    assert cyclic(after) == [True]
     assert list(np.flatnonzero(~np.isfinite(got).all(1))) == [7, 20]
