@@ -109,7 +109,7 @@ def main() -> int:
             for rows in options.rows[:1] if name == "cache" else options.rows:
                 function, arguments = PROGRAMS[name](rows, options.layers, size)
                 least = measure(steps_of(function, arguments), clock, options.seconds)
-                ours, theirs = (least[n] / options.layers for n in ("ours", "XLA:CPU"))
+                ours, theirs = (least[n] * 1e6 / options.layers for n in ("ours", "XLA:CPU"))
                 print(
                     f"{name:10} {rows:4} x {size}  {ours:9.1f}  XLA:CPU {theirs:9.1f}"
                     f"  {theirs / ours:6.2f}",
