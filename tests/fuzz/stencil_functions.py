@@ -104,31 +104,39 @@ def _far(chances: Random, x: Array) -> Array:
 def _program(chances: Random) -> Callable[..., Array]:
     seed = chances.getrandbits(32)
     stages = chances.choice([2, 2, 3, 4, 5])
-    in_a_loop = chances.random() < 0.3
-    several = chances.random() < 0.3
+    in_a_loop = chances.random() < 0.4
+    results = chances.choice([1, 1, 1, 2, 3])
     far = chances.random() < 0.3
 
-    def function(*arguments: Array) -> Array:
+    def function(*arguments: Array) -> tuple[Array, ...]:
         inner = Random(seed)
         values = list(arguments)
         for _ in range(stages):
             values.append(_stage(inner, values))
             if far and inner.random() < 0.3:
                 values.append(_far(inner, values[-1]))
-        if several:
-            return values[-1], values[-2]
-        return bounded(values[-1] + values[0])
+        if results == 1:
+            return (bounded(values[-1] + values[0]),)
+        if (
+            inner.random() < 0.5
+        ):  # fields of a solver, each made of the last stages and of what it was
+            fields = [_stage(inner, values) for _ in range(results)]
+            return tuple([bounded(f + values[n % len(values)]) for n, f in enumerate(fields)])
+        return tuple(values[-1 : -1 - min(results, stages) : -1])
 
     if not in_a_loop:
         return function
-    steps = chances.choice([1, 2, 3])
+    steps = chances.choice([1, 2, 3, 4, 5])
+    is_known = chances.random() < 0.6
 
-    def loop(*arguments: Array) -> Array:
+    def loop(*arguments: Array) -> tuple[Array, ...]:
         def step(_: Array, state: tuple[Array, ...]) -> tuple[Array, ...]:
-            new = function(*state)
-            return (*(new if several else (new,)), *state)[: len(state)]
+            return (*function(*state), *state)[: len(state)]
 
-        return lax.fori_loop(0, steps, step, arguments)
+        # No argument is so large, which the compiler does not know.
+        more = (arguments[0].real.reshape(-1)[0] > 100).astype(int)
+        count = steps if is_known else steps + more
+        return lax.fori_loop(0, count, step, arguments)
 
     return loop
 
@@ -139,7 +147,7 @@ def make(seed: int) -> Case:
     jax.config.update("jax_platforms", "cpu")
     chances, numbers = Random(seed), np.random.default_rng(seed)
     dims, dtype = chances.choice(_GRIDS), jnp.dtype(chances.choice(_DTYPES))
-    count = chances.choice([1, 2])
+    count = chances.choice([1, 2, 3])
     arguments = [numbers.integers(-4, 5, dims).astype(dtype) for _ in range(count)]
     donated = (0,) if seed % 3 == 0 else ()
     return Case(lowered(_program(chances), arguments, donated), arguments, xla=True)
