@@ -22,6 +22,7 @@ from .ir.hlo import Module
 from .memory import buffers
 from .observe import pass_checks
 from .observe.dump import Dump
+from .passes.alternate_states import alternate_states
 from .passes.chain_loops import chain_loops
 from .passes.collectives import arrange_collectives, match_collectives
 from .passes.common_subexpressions import eliminate_common_subexpressions, share_computations
@@ -126,6 +127,7 @@ OPTIMISATION: Final[tuple[Pass, ...]] = (
     delay_updates,
     overlap_collectives,
     view_slices,
+    alternate_states,
 )
 
 PASSES: Final[tuple[Pass, ...]] = (*PREPARATION, *OPTIMISATION)
@@ -152,6 +154,7 @@ TARGET_PASSES: Final[frozenset[Pass]] = frozenset(
         chain_loops,
         overlap_collectives,
         view_slices,
+        alternate_states,
     )
 )
 

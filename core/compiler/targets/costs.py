@@ -722,6 +722,12 @@ class Thunks:
     longest_iteration: Annotated[float, "ns", "of a loop for which the cost of thunks matters"]
     merged: Annotated[float, "ns", "up to which kernels share a launch; 0 if they never do"]
     smallest_view: Annotated[int, "bytes", "of a slice that is read where it lies, not copied"]
+    alternated: Annotated[
+        int,
+        "bytes",
+        "that a loop copies in each step, which are saved by two steps at a time; 0: it never takes two",
+    ]
+    alternated_steps: Annotated[int, "instructions", "of a step that a loop may take twice"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -92,6 +92,7 @@ _MEASURED: Final = MappingProxyType(
         "wire": JUDGEMENT,
         "thunks": JUDGEMENT,
         "thunks.smallest_view": "python -m benchmarks.layer_scans",
+        "thunks.alternated": "python -m benchmarks.solvers",
     }
 )
 
@@ -400,6 +401,8 @@ _HOST: Final = Costs(
         merged=0.0,
         # A scan over layers of 64x64 f32, whose loop is one function without views, takes 0.8 of the time with them.
         smallest_view=1 << 14,
+        alternated=1 << 14,
+        alternated_steps=400,
     ),
     measured=_MEASURED,
 )
