@@ -1,17 +1,18 @@
 """How a chain of loops is computed together: which planes of its arrays are kept, and how the work is cut.
 
-A chain is a computation of ``loop`` fusions, each of which but the last is read by later ones only. It goes along the
-first dimension: for each place, which is a plane of the arrays, every loop computes the plane that the loops behind it
-are going to read, and the last one the plane itself. The arrays between them have only those planes in memory that
-are still read, in a ring. Where planes are too large for that, the second dimension is cut into tiles, and each tile
-goes along the first dimension by itself; what lies around a tile is computed for both of its neighbours.
+A chain is a computation of ``loop`` fusions, whose results are read by later ones, are results of the chain, or both.
+It goes along the first dimension: for each place, which is a plane of the arrays, every loop computes the plane that
+the loops behind it are going to read, and the last one the plane itself. The arrays between them have only those
+planes in memory that are still read, in a ring. Where planes are too large for that, the second dimension is cut into
+tiles, and each tile goes along the first dimension by itself; what lies around a tile is computed for both of its
+neighbours, but written to the chain's results by one of them.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from ..ir.hlo import Computation, Instruction
@@ -53,6 +54,9 @@ class Stage:
     loop: Instruction
     dims: tuple[int, ...]
     readings: dict[int, Reading]  # by the number of the operand
+    # Which results of the loop are which results of the chain, and those that later loops read.
+    written: dict[int, int]
+    kept: set[int] = field(default_factory=set)
     first: int = 0
     last: int = 0
     oldest: int = 0  # at place p none before p + oldest is read any more
@@ -63,10 +67,15 @@ class Stage:
     bottom: int = 0
     wraps_across: bool = False
 
+    @property
+    def is_wider(self) -> bool:
+        """Whether a unit of work computes more than its own places, at which it writes the chain's results."""
+        return bool(self.first or self.last or self.top or self.bottom)
+
 
 @dataclass(slots=True)
 class Plan:
-    """``stages`` in order, the last one with the chain's results. ``tiles`` along the second dimension, of ``rows``
+    """``stages`` in order, the last one with results of the chain. ``tiles`` along the second dimension, of ``rows``
     each, where it is tiled. ``places`` of the first dimension are a unit of work.
     """
 
@@ -83,6 +92,12 @@ class Plan:
         """How much more than the loops one after the other the chain computes: 1.1 is a tenth more."""
         along = 1 + self.before / self.places / 2
         return along * (1 + _around(self) / self.rows / 2) if self.is_tiled else along
+
+    @property
+    def has_neighbours(self) -> bool:
+        """Whether a stage reads other places of another one than those that it computes."""
+        readings = [r for stage in self.stages for r in stage.readings.values()]
+        return any(w is None or w.low or w.high for r in readings for w in (r.along, r.across))
 
     @property
     def units(self) -> int:
@@ -108,6 +123,10 @@ def plan_of(chain: Computation, most_kept: int) -> Plan | None:
 def _stages(chain: Computation) -> list[Stage] | None:
     numbers: dict[Instruction, int] = {}
     stages: list[Stage] = []
+    written: dict[Instruction, dict[int, int]] = {}
+    for number, value in enumerate(chain.results):
+        loop, result = source_of(value)
+        written.setdefault(loop, {})[result] = number
     for loop in chain.instructions:
         if loop.opcode != "fusion":
             continue
@@ -125,6 +144,7 @@ def _stages(chain: Computation) -> list[Stage] | None:
             if source not in numbers:
                 continue
             producer = stages[numbers[source]]
+            producer.kept.add(result)
             if len(producer.dims) != len(dims):
                 return None
             along, across = (window_along(d, list(read), producer.dims[d], dims[d]) for d in (0, 1))
@@ -132,7 +152,9 @@ def _stages(chain: Computation) -> list[Stage] | None:
                 return None
             readings[number] = Reading(numbers[source], result, along, across)
         numbers[loop] = len(stages)
-        stages.append(Stage(loop, dims, readings))
+        stages.append(Stage(loop, dims, readings, written.get(loop, {})))
+    if any(stage.written and stage.dims != stages[-1].dims for stage in stages):
+        return None
     return stages
 
 
@@ -151,11 +173,12 @@ def _extend(stages: Sequence[Stage]) -> bool:
         for reading in reader.readings.values():
             stage, along, across = stages[reading.stage], reading.along, reading.across
             is_first = reading.stage not in read
+            is_alone = is_first and not stage.written  # its own places are written
             read.add(reading.stage)
             low, high = reader.first + along.low, reader.last + along.high
             oldest = reader.last + along.low
-            stage.first = low if is_first else min(stage.first, low)
-            stage.last = high if is_first else max(stage.last, high)
+            stage.first = low if is_alone else min(stage.first, low)
+            stage.last = high if is_alone else max(stage.last, high)
             stage.oldest = oldest if is_first else min(stage.oldest, oldest)
             stage.wraps |= along.wraps or reader.wraps
             # A plane beyond the end of one loop is made of planes beyond the end of another: both ends are one place.
@@ -163,10 +186,10 @@ def _extend(stages: Sequence[Stage]) -> bool:
                 return False
             if across is not None:
                 up, down = reader.top + across.low, reader.bottom + across.high
-                stage.top = up if is_first else min(stage.top, up)
-                stage.bottom = down if is_first else max(stage.bottom, down)
+                stage.top = up if is_alone else min(stage.top, up)
+                stage.bottom = down if is_alone else max(stage.bottom, down)
                 stage.wraps_across |= across.wraps or reader.wraps_across
-    if len(read) != len(stages) - 1:
+    if not all(stage.written or number in read for number, stage in enumerate(stages)):
         return False
     for stage in stages:
         stage.planes = stage.last - min(stage.oldest, stage.last) + 1
@@ -219,8 +242,9 @@ def _bytes(plan: Plan) -> int:
     """What all rings take."""
     return sum(
         math.prod(ring_dims(plan, stage)) * result.dtype.size
-        for stage in plan.stages[:-1]
-        for result in stage.loop.called[0].results
+        for stage in plan.stages
+        for n, result in enumerate(stage.loop.called[0].results)
+        if n in stage.kept
     )
 
 

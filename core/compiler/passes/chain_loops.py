@@ -3,12 +3,13 @@
 A stencil of a stencil, such as the gradient of squared differences or the stages of a Runge-Kutta step on a grid, is
 two loops with an array between them, for computing it again in each place would be many times the work. Where that
 array is larger than the nearest caches, writing and reading it takes much of the time. Here such loops become a fusion
-of the kind ``chain``, whose computation has them as fusions (:mod:`..fusion.chain_plan`).
+of the kind ``chain``, whose computation has them as fusions (:mod:`..fusion.chain_plan`). The steps of several fields,
+each of which is read by the others' loops and is a result too, become one chain with several results.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ..fusion.chain_plan import plan_of, source_of
@@ -21,6 +22,9 @@ from ..ir.hlo import (
     get_tuple_element,
     parameter,
 )
+from ..ir.shape_rules import one_or_tuple
+from ..memory.inplace import in_place_operands
+from .collective_groups import meets_others
 from .rewrite import map_computations, on_mapped
 
 if TYPE_CHECKING:
@@ -30,7 +34,7 @@ if TYPE_CHECKING:
 #: The kind of these fusions.
 CHAIN: Final = "chain"
 # Loops in one chain, and arrays that it reads.
-_MOST_LOOPS: Final = 8
+_MOST_LOOPS: Final = 12
 _MOST_OPERANDS: Final = 40
 # A chain takes each row by itself, where a loop may take several as one: none has rows of fewer elements than the first
 # number, and rows below Fusion.chained_rows must have so many times as much between them.
@@ -44,7 +48,14 @@ def chain_loops(module: Module, target: Target) -> Module:
         return module
 
     def chained(computation: Computation) -> Computation:
-        return _with_chains(computation, _Finder(computation, target.costs).find())
+        place = len(computation.instructions)
+        while place:
+            finder = _Finder(computation, target.costs)
+            loops = finder.find(place)
+            if not loops:
+                break
+            computation, place = _with_chain(finder, loops)
+        return computation
 
     return map_computations(module, chained, executable_computations(module))
 
@@ -55,59 +66,107 @@ class _Finder:
     def __init__(self, computation: Computation, costs: Costs) -> None:
         self.computation = computation
         self.limits, self.most_kept = costs.fusion, costs.memory.planes
+        self.past_caches = costs.memory.past_caches
         self.results = set(computation.results)
-        self.users: Mapping[Instruction, Sequence[Instruction]] = {}
+        self.users = computation.users()
+        self.position = {i: n for n, i in enumerate(computation.instructions)}
 
-    def find(self) -> dict[Instruction, list[Instruction]]:
-        """The loops of each chain, in order, by the last of them."""
-        instructions = self.computation.instructions
-        if not any(_is_candidate(i) and self.is_large(i) for i in instructions):
-            return {}
-        self.users = self.computation.users()
-        position = {i: n for n, i in enumerate(instructions)}
-        chains: dict[Instruction, list[Instruction]] = {}
-        taken: set[Instruction] = set()
-        for last in reversed(instructions):
-            if last not in taken and _is_candidate(last):
-                loops = self.grown(last, taken, position)
+    def find(self, place: int) -> list[Instruction]:
+        """The loops of the last chain of which a loop stands before ``place``; none if there is none."""
+        before = self.computation.instructions[:place]
+        if not any(_is_candidate(i) and self.is_large(i) for i in before):
+            return []
+        for last in reversed(before):
+            if _is_candidate(last) and self.written([last]):
+                loops = self.grown(last, wide=True)
+                if not self.is_worth_it(loops):
+                    loops = self.grown(last, wide=False)
                 if len(loops) > 1:
-                    chains[last] = loops
-                    taken.update(loops)
-        return chains
+                    return loops
+        return []
 
-    def grown(
-        self, last: Instruction, taken: set[Instruction], position: Mapping[Instruction, int]
-    ) -> list[Instruction]:
-        """The loops that can be computed together with ``last``, in order; itself alone if there are none."""
+    def grown(self, last: Instruction, *, wide: bool) -> list[Instruction]:
+        """The loops that can be computed together with ``last``, in order; itself alone if there are none. If ``wide``,
+        their results may be read by others too, and they may be read by loops beside ``last``.
+        """
         loops, refused = [last], set[Instruction]()
         while len(loops) < _MOST_LOOPS:
-            sources = {source_of(o)[0] for loop in loops for o in loop.operands}
-            sources -= {*loops, *refused, *taken}
-            wanted = [s for s in sources if self.may_join(s, loops)]
+            near = {source_of(o)[0] for loop in loops for o in loop.operands}
+            if wide:
+                near |= {reader for loop in loops for reader in self.readers(loop)}
+            near -= {*loops, *refused}
+            wanted = [s for s in near if self.may_join(s, loops, wide=wide)]
             if not wanted:
                 break
-            source = max(wanted, key=position.__getitem__)
-            more = sorted([*loops, source], key=position.__getitem__)
-            body = chain_of(more)[1]
-            if len(body.parameters) <= _MOST_OPERANDS and plan_of(body, self.most_kept) is not None:
+            source = max(wanted, key=self.position.__getitem__)
+            more = sorted([*loops, source], key=self.position.__getitem__)
+            if self.is_possible(more):
                 loops = more
             else:
                 refused.add(source)
         return loops
 
-    def may_join(self, source: Instruction, loops: Sequence[Instruction]) -> bool:
-        """Whether ``source`` is a loop with large results that nobody but ``loops`` reads."""
-        if not _is_candidate(source) or not self.is_large(source) or source in self.results:
+    def may_join(self, source: Instruction, loops: Sequence[Instruction], *, wide: bool) -> bool:
+        """Whether ``source`` is a loop with large results that, unless ``wide``, nobody but ``loops`` reads."""
+        if not _is_candidate(source) or not self.is_large(source):
             return False
-        readers: list[Instruction] = []
-        for user in self.users[source]:
-            if user.opcode != "get-tuple-element":
-                readers.append(user)
-            elif user in self.results:
-                return False
-            else:
-                readers += self.users[user]
-        return all(reader in loops for reader in readers)
+        return wide or not any(self.is_read_beside(v, loops) for v in self.values(source))
+
+    def is_possible(self, loops: Sequence[Instruction]) -> bool:
+        """Whether ``loops``, which are in order, can be computed in the place of the last of them."""
+        written = self.written(loops)
+        operands, body = chain_of(loops, written)
+        if len(operands) > _MOST_OPERANDS or plan_of(body, self.most_kept) is None:
+            return False
+        return len(written) == 1 or behind(self.computation.instructions, loops) is not None
+
+    def is_worth_it(self, loops: Sequence[Instruction]) -> bool:
+        """Whether a chain of several loops with results of the chain moves so much less than they do by themselves, and
+        one reads neighbours in another. (Loops that read the same places are fused before if that is good.)
+        """
+        written = self.written(loops)
+        if len({source_of(value)[0] for value in written}) < 2:
+            return True
+        operands, body = chain_of(loops, written)
+        plan = plan_of(body, self.most_kept)
+        if plan is None or not plan.has_neighbours:
+            return False
+        alone = 0
+        for loop in loops:
+            in_place = in_place_operands(loop)
+            fresh = [v for v in self.values(loop) if not in_place[source_of(v)[1]]]
+            alone += self.traffic(loop.operands, self.values(loop), fresh)
+        return self.limits.chained_gain * self.traffic(operands, written, written) <= alone
+
+    def traffic(
+        self,
+        operands: Iterable[Instruction],
+        results: Iterable[Instruction],
+        fresh: Iterable[Instruction],
+    ) -> int:
+        """Bytes that a kernel moves to and from memory. ``fresh`` results, which are not written over operands, are
+        read before they are written, but where they are written past the caches.
+        """
+        moved = _bytes(operands) + _bytes(results)
+        return moved if moved >= self.past_caches else moved + _bytes(fresh)
+
+    def values(self, loop: Instruction) -> list[Instruction]:
+        """The arrays that ``loop`` gives, as far as somebody uses them."""
+        if isinstance(loop.shape, Shape):
+            return [loop]
+        return [user for user in self.users[loop] if user.opcode == "get-tuple-element"]
+
+    def readers(self, loop: Instruction) -> list[Instruction]:
+        return [reader for value in self.values(loop) for reader in self.users[value]]
+
+    def is_read_beside(self, value: Instruction, loops: Sequence[Instruction]) -> bool:
+        """Whether others than ``loops`` need ``value``, a result of one of them."""
+        return value in self.results or not all(u in loops for u in self.users[value])
+
+    def written(self, loops: Sequence[Instruction]) -> list[Instruction]:
+        """The results of ``loops`` that others need, each once."""
+        values = [v for loop in loops for v in self.values(loop) if self.is_read_beside(v, loops)]
+        return list({source_of(value): value for value in reversed(values)}.values())[::-1]
 
     def is_large(self, loop: Instruction) -> bool:
         """Whether keeping a result of ``loop`` near by saves more than planes that are computed twice cost."""
@@ -126,53 +185,111 @@ def _is_candidate(i: Instruction) -> bool:
     return len(dims) > 1 and dims[-1] >= _SHORTEST_ROW
 
 
-def chain_of(loops: Sequence[Instruction]) -> tuple[list[Instruction], Computation]:
-    """The operands of a chain of ``loops``, which are in order, and its computation."""
+def behind(
+    instructions: Sequence[Instruction], loops: Sequence[Instruction]
+) -> set[Instruction] | None:
+    """What stands between ``loops``, which are in order, and has to come behind the last of them, because it needs one
+    of them; None if one of them needs it, or if it may not be moved.
+    """
+    found: set[Instruction] = set()
+    members, last = set(loops), loops[-1]
+    for i in instructions[instructions.index(loops[0]) :]:
+        if i in members:
+            if not found.isdisjoint(i.operands):
+                return None
+            if i is last:
+                break
+        elif source_of(i)[0] not in members and any(
+            o in found or source_of(o)[0] in members for o in i.operands
+        ):
+            found.add(i)
+    return None if any(i.has_side_effect or meets_others(i) for i in found) else found
+
+
+def _bytes(values: Iterable[Instruction]) -> int:
+    return sum(v.shape.bytes for v in set(values) if isinstance(v.shape, Shape))
+
+
+def chain_of(
+    loops: Sequence[Instruction], written: Sequence[Instruction] = ()
+) -> tuple[list[Instruction], Computation]:
+    """The operands of a chain of ``loops``, which are in order, and its computation. Its results are ``written``, which
+    are loops or elements of their tuples; or, if there are none, those of the last loop.
+    """
     inner: dict[Instruction, Instruction] = {}  # what stands in the computation for what is outside
     operands: list[Instruction] = []
     body: list[Instruction] = []
-    for loop in loops:
-        for operand in loop.operands:
-            source, _ = source_of(operand)
-            if operand in inner:
-                continue
+
+    def inside(value: Instruction) -> Instruction:
+        source, _ = source_of(value)
+        if value not in inner:
             if source in inner:  # a result of a loop of the chain
-                inner[operand] = get_tuple_element(inner[source], operand.attributes["index"])
-                body.append(inner[operand])
+                inner[value] = get_tuple_element(inner[source], value.attributes["index"])
+                body.append(inner[value])
             else:
-                inner[operand] = parameter(len(operands), operand.shape)
-                operands.append(operand)
-        inner[loop] = loop.replace(operands=[inner[o] for o in loop.operands])
+                inner[value] = parameter(len(operands), value.shape)
+                operands.append(value)
+        return inner[value]
+
+    for loop in loops:
+        inner[loop] = loop.replace(operands=[inside(o) for o in loop.operands])
         body.append(inner[loop])
-    root = body[-1]
-    if not isinstance(root.shape, Shape):
-        results = [get_tuple_element(root, n) for n in range(len(root.result_shapes))]
-        root = Instruction("tuple", root.shape, results)
-        body += [*results, root]
+    last = inner[loops[-1]]
+    if written:
+        results = [inside(value) for value in written]
+    elif isinstance(last.shape, Shape):
+        results = [last]
+    else:
+        results = [get_tuple_element(last, n) for n in range(len(last.result_shapes))]
+        body += results
+    root = results[0]
+    if len(results) > 1:
+        root = Instruction("tuple", one_or_tuple([r.shape for r in results]), results)
+        body.append(root)
     parameters = [inner[o] for o in operands]
     return operands, Computation(f"chain_{loops[-1].name}", parameters, [*parameters, *body], root)
 
 
-def _with_chains(
-    computation: Computation, chains: Mapping[Instruction, Sequence[Instruction]]
-) -> Computation:
-    """``computation`` with each of ``chains`` in the place of its last loop."""
-    if not chains:
-        return computation
-    inside = {loop for loops in chains.values() for loop in loops[:-1]}
-    mapped: dict[Instruction, Instruction] = {}
+def _with_chain(finder: _Finder, loops: Sequence[Instruction]) -> tuple[Computation, int]:
+    """The finder's computation with a chain of ``loops``, which are in order, in the place of the last of them; and the
+    place up to which there may be more chains.
+    """
+    computation, last, members = finder.computation, loops[-1], set(loops)
+    written = finder.written(loops)
+    outside, body = chain_of(loops, written)
+    chain = Instruction(
+        "fusion", body.root.shape, outside, {"kind": CHAIN}, [body], last.name, last.metadata
+    )
+    placed = [chain]
+    if len(written) > 1:
+        placed += [get_tuple_element(chain, n) for n in range(len(written))]
+    results = dict(zip(map(source_of, written), placed[-len(written) :], strict=True))
+    mapped = {
+        value: results[source_of(value)]
+        for loop in loops
+        for value in finder.values(loop)
+        if source_of(value) in results
+    }
+    late = behind(computation.instructions, loops) or set()
     instructions: list[Instruction] = []
+    waiting: list[Instruction] = []
+    place = 0
     for i in computation.instructions:
-        if i in inside or source_of(i)[0] in inside:
-            continue
-        if i in chains:
-            outside, body = chain_of(chains[i])
-            operands = [mapped.get(o, o) for o in outside]
-            now = i.replace(operands=operands, called=[body], attributes={"kind": CHAIN})
-        else:
-            now = on_mapped(i, mapped)
-        if now is not i:
-            mapped[i] = now
-        instructions.append(now)
+        if i in late:
+            waiting.append(i)
+        elif i is last:
+            instructions += placed
+            instructions += [_placed(o, mapped) for o in waiting]
+            place = len(instructions)
+        elif source_of(i)[0] not in members:
+            instructions.append(_placed(i, mapped))
     root = mapped.get(computation.root, computation.root)
-    return Computation(computation.name, computation.parameters, instructions, root)
+    return Computation(computation.name, computation.parameters, instructions, root), place
+
+
+def _placed(instruction: Instruction, mapped: dict[Instruction, Instruction]) -> Instruction:
+    """``instruction`` on what has taken the places of its operands."""
+    now = on_mapped(instruction, mapped)
+    if now is not instruction:
+        mapped[instruction] = now
+    return now

@@ -210,6 +210,11 @@ class Fusion:
     chained_rows: Annotated[
         int, "elements", "of the rows of such arrays; of shorter ones they have many times as much"
     ]
+    chained_gain: Annotated[
+        float,
+        "times",
+        "what loops with several results move together, which they move by themselves",
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,13 +52,13 @@ class _Unit:
 @dataclass(slots=True)
 class _Loop:
     """A stage with what its code needs: its computation, in which numbers that are only moved may be integers of
-    their size, and the arrays that it writes: rings, or the chain's results.
+    their size, and the arrays that it writes, by the numbers of its results: rings, and results of the chain.
     """
 
     stage: Stage
     computation: hlo.Computation
-    arrays: list[Array]
-    is_last: bool
+    rings: dict[int, Array]
+    results: dict[int, Array]
 
 
 class _Chain:
@@ -71,16 +71,18 @@ class _Chain:
         self.unit: _Unit | None = None
 
     def loop_of(self, stage: Stage) -> _Loop:
-        frame, is_last = self.frame, stage is self.plan.stages[-1]
+        frame = self.frame
         computation = as_bits(stage.loop.called[0], frame.target.has_double)
-        dims = stage.dims if is_last else ring_dims(self.plan, stage)
-        shapes = [hlo.Shape(r.dtype, dims) for r in computation.results]
-        if is_last:
-            pointers = [array.pointer for array in frame.results]
-        else:
-            pointers = [frame.builder.alloca("i8", shape.bytes) for shape in shapes]
-        arrays = [Array(p, s) for p, s in zip(pointers, shapes, strict=True)]
-        return _Loop(stage, computation, arrays, is_last)
+        rings: dict[int, Array] = {}
+        results: dict[int, Array] = {}
+        for n, root in enumerate(computation.results):
+            if n in stage.kept:
+                shape = hlo.Shape(root.dtype, ring_dims(self.plan, stage))
+                rings[n] = Array(frame.builder.alloca("i8", shape.bytes), shape)
+            if n in stage.written:
+                pointer = frame.results[stage.written[n]].pointer
+                results[n] = Array(pointer, hlo.Shape(root.dtype, stage.dims))
+        return _Loop(stage, computation, rings, results)
 
     # ---------------------------------------------------------------------------------------------------------- loops
     def write(self) -> None:
@@ -138,8 +140,11 @@ class _Chain:
             self.plane = plane
             along = Coordinate(self.wrapped(plane, size) if stage.wraps else plane, high=size - 1)
             slot = self.slot(plane, stage)
+            is_own = None  # where all that is computed is
+            if stage.written and stage.is_wider:
+                is_own = self.within(plane, unit.begin, unit.end)
             if not self.plan.is_tiled:
-                self.write_rows(loop, (along,), (slot,))
+                self.write_place(loop, (along,), (slot,), is_own)
                 return
             start, stop = (g.add(unit.top, i64(stage.top)), g.add(unit.bottom, i64(stage.bottom)))
             if not stage.wraps_across:
@@ -151,19 +156,41 @@ class _Chain:
                 across = self.wrapped(row, high) if stage.wraps_across else row
                 local = g.sub(row, g.add(unit.top, i64(stage.top)))
                 rows = self.plan.ring_rows(stage)
-                self.write_rows(
+                is_own_row = is_own
+                if is_own is not None:
+                    is_own_row = g.apply("and", is_own, self.within(row, unit.top, unit.bottom))
+                self.write_place(
                     loop,
                     (along, Coordinate(across, high=high - 1)),
                     (slot, Coordinate(local, high=rows - 1)),
+                    is_own_row,
                 )
 
-    def write_rows(self, loop: _Loop, at: Index, kept_at: Index) -> None:
-        """The rows of ``loop`` at the leading coordinates ``at``, which lie at ``kept_at`` in its rings."""
+    def within(self, place: Value, begin: Value, end: Value) -> Value:
+        g = self.g
+        return g.apply("and", g.compare("sge", place, begin), g.compare("slt", place, end))
+
+    def write_place(self, loop: _Loop, at: Index, kept_at: Index, is_own: Value | None) -> None:
+        """As :meth:`write_rows`, which writes the chain's results where the unit of work ``is_own``, if it is given."""
+        if is_own is None:
+            self.write_rows(loop, at, kept_at)
+            return
+        self.g.either(
+            is_own,
+            lambda: self.write_rows(loop, at, kept_at),
+            lambda: self.write_rows(loop, at, kept_at, around=True),
+        )
+
+    def write_rows(self, loop: _Loop, at: Index, kept_at: Index, around: bool = False) -> None:
+        """The rows of ``loop`` at the leading coordinates ``at``, which lie at ``kept_at`` in its rings. ``around`` the
+        places of a unit of work no results of the chain are written.
+        """
         g, target, computation = self.g, self.frame.target, loop.computation
-        roots = computation.results
+        results: dict[int, Array] = {} if around else loop.results
+        numbers = [n for n in range(len(computation.results)) if n in loop.rings or n in results]
+        roots = [computation.results[n] for n in numbers]
         code = loops.row_code(target, computation)
         past_caches = self.frame.moves_at_least(target.costs.memory.past_caches)
-        streaming = loop.is_last and past_caches
         insides = loops.insides_of(roots, (len(code.cuts) + 1) * code.weight)
 
         def row(leading: Index) -> None:
@@ -172,9 +199,12 @@ class _Chain:
         def write(leading: Index) -> None:
             def step(c: Coordinate, mask: Value | None) -> None:
                 values: list[Element] = [element(g, root, (*leading, c)) for root in roots]
-                place = leading if loop.is_last else (*kept_at, *leading[len(at) :])
-                for array, value in zip(loop.arrays, values, strict=True):
-                    g.store(array, (*place, c), value, mask, streaming)
+                kept = (*kept_at, *leading[len(at) :], c)
+                for n, value in zip(numbers, values, strict=True):
+                    if n in loop.rings:
+                        g.store(loop.rings[n], kept, value, mask)
+                    if n in results:
+                        g.store(results[n], (*leading, c), value, mask, past_caches)
 
             loops.whole_row(g, loop.stage.dims[-1], code, step)
 
@@ -186,7 +216,7 @@ class _Chain:
     ) -> Callable[[Index], Element]:
         """The reader of an operand of ``stage`` that is the result of another loop of the chain."""
         source = self.loops[reading.stage]
-        ring = source.arrays[reading.result]
+        ring = source.rings[reading.result]
         array = Array(ring.pointer, ring.shape.with_dtype(parameter.dtype))
 
         def read(index: Index) -> Element:

@@ -70,6 +70,7 @@ _MEASURED: Final = MappingProxyType(
         "fusion.epilogue": "python -m benchmarks.fused_products",
         "fusion.weights": "python -m benchmarks.fused_products rows",
         "fusion.short_row": "python -m benchmarks.short_rows",
+        "fusion.chained_gain": "python -m benchmarks.solvers maxwell",
         "fusion.own_loop": "python -m benchmarks.short_rows",
         "loops": "python -m benchmarks.dimension_orders",
         "components": "python -m benchmarks.dimension_orders",
@@ -194,6 +195,7 @@ _HOST: Final = Costs(
         weights_read=1.25,
         chained=1 << 16,
         chained_rows=256,
+        chained_gain=1.25,
     ),
     components=Components(least=4096, least_component=64, moved=0.5, members=64, spread=8.0),
     loops=Loops(

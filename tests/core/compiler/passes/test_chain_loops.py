@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from jax import lax
 from tripont.core.compiler import pipeline
+from tripont.core.compiler.formats import artifact
 from tripont.core.compiler.fusion.reach import Window, offsets_read, window_along
 from tripont.core.compiler.ir import dtypes, hlo
 from tripont.core.compiler.ir.hlo import Instruction, Module
@@ -27,10 +28,15 @@ SHAPE = (40, 70)
 
 
 def compiled(
-    function: Callable, *dims: tuple[int, ...], least: int = 1, kept: int = 1 << 18
+    function: Callable,
+    *dims: tuple[int, ...],
+    least: int = 1,
+    kept: int = 1 << 18,
+    gain: float = 1.0,
 ) -> Module:
     """The module of ``function`` after all passes; arrays of ``least`` bytes between loops are worth a chain."""
-    target = priced(fusion={"chained": least, "chained_rows": 1}, memory={"planes": kept})
+    fusion = {"chained": least, "chained_rows": 1, "chained_gain": gain}
+    target = priced(fusion=fusion, memory={"planes": kept}, thunks={"alternated": 256})
     arguments = [np.zeros(d, np.float32) for d in dims]
     return pipeline.run(read(function, arguments), target, Dump(), GENERATED)
 
@@ -113,6 +119,73 @@ def test_loops_with_several_results() -> None:
     check(module, function, SHAPE, SHAPE)
 
 
+def also_a_result(u):
+    a = stencil(u)
+    return a, stencil(a)
+
+
+def fields(h, u, v):
+    """A step of the midpoint method of three fields that read one another's neighbours."""
+
+    def rates(h, u, v):
+        return stencil(u) + stencil(v), stencil(h) - u * v, stencil(h) * 2 - v
+
+    middle = [x + 0.5 * r for x, r in zip((h, u, v), rates(h, u, v), strict=True)]
+    return [x + r for x, r in zip((h, u, v), rates(*middle), strict=True)]
+
+
+def maxwell(e, x, y):
+    x = x - 0.5 * (jnp.roll(e, -1, 1) - e)
+    y = y + 0.5 * (jnp.roll(e, -1, 0) - e)
+    return e + 0.5 * ((y - jnp.roll(y, 1, 0)) - (x - jnp.roll(x, 1, 1))), x, y
+
+
+def read_elsewhere(u):
+    """Running sums read the array between the stencils, and what is behind it."""
+    a = stencil(u)
+    b = stencil(a)
+    return jnp.cumsum(a, 0), jnp.cos(b) + jnp.cumsum(b, 0), a
+
+
+def padded(u):
+    a = jnp.pad(u[1:] - u[:-1], ((0, 1), (0, 0)))
+    b = jnp.pad(a[:-2] * a[2:], ((1, 1), (0, 0)))
+    return a, b, jnp.pad(b[:, 3:], ((0, 0), (0, 3))) - a
+
+
+@pytest.mark.parametrize(
+    "function", [also_a_result, fields, maxwell, read_elsewhere, padded], ids=lambda f: f.__name__
+)
+def test_several_results(function: Callable) -> None:
+    count = 3 if function in (fields, maxwell) else 1
+    module = compiled(function, *[SHAPE] * count)
+    assert len(chains(module)) == 1
+    assert not isinstance(chains(module)[0].shape, hlo.Shape)
+    check(module, function, *[SHAPE] * count)
+
+
+def test_fields_in_a_loop_are_one_kernel_and_no_copy() -> None:
+    def function(*state):
+        return lax.fori_loop(0, 7, lambda _, s: tuple(0.1 * x for x in fields(*s)), state)
+
+    module = compiled(function, SHAPE, SHAPE, SHAPE)
+    (step,) = module.all_of("while")
+    fusions = [i for i in step.called[1].instructions if i.opcode == "fusion"]
+    large = [i.attributes["kind"] for i in fusions if i.called[0].results[0].dims]
+    assert large == [CHAIN, CHAIN]
+    thunks = list(artifact.walk(Simulation(module).lowered.thunks))
+    copies = [t for t in thunks if isinstance(t, artifact.Copy)]
+    assert not [c for c in copies if c.source.size >= 256]
+    check(module, function, SHAPE, SHAPE, SHAPE)
+
+
+def test_several_results_are_worth_less_traffic() -> None:
+    """Fields that are written in place by themselves move little more than a chain, which is not in place."""
+    assert chains(compiled(maxwell, SHAPE, SHAPE, SHAPE, gain=1.0))
+    assert not chains(compiled(maxwell, SHAPE, SHAPE, SHAPE, gain=1.25))
+    assert chains(compiled(fields, SHAPE, SHAPE, SHAPE, gain=1.25))
+
+
 def test_in_the_body_of_a_loop() -> None:
     module = compiled(steps, SHAPE)
     assert chains(module)
@@ -122,11 +195,6 @@ def test_in_the_body_of_a_loop() -> None:
 def whole_sum(u):
     a = stencil(u)
     return stencil(a) / jnp.sum(a)
-
-
-def also_a_result(u):
-    a = stencil(u)
-    return a, stencil(a)
 
 
 def turned(u):
@@ -149,9 +217,7 @@ def every_second(u):
     return stencil(a)[:20] + a[::2]
 
 
-@pytest.mark.parametrize(
-    "function", [whole_sum, also_a_result, turned, far, gathered, every_second]
-)
+@pytest.mark.parametrize("function", [whole_sum, turned, far, gathered, every_second])
 def test_nearly_chains(function: Callable) -> None:
     """An array that something else needs too, or that is not read in the neighbourhood of what is computed."""
     module = compiled(function, SHAPE)
