@@ -26,7 +26,7 @@ import numpy as np
 from jax import lax
 
 from benchmarks.layer_scans import steps_of
-from benchmarks.small_matrices import measure
+from benchmarks.products import measure
 
 State = tuple[jax.Array, ...]
 _STEP: Final = 1e-3  # of time
@@ -138,7 +138,8 @@ def main() -> int:
                 def function(*state: jax.Array, count: int = count, step: Rates = step) -> State:
                     if count == 1:
                         return step(state)
-                    return lax.fori_loop(0, count, lambda _, s: step(s), state)
+                    after: State = lax.fori_loop(0, count, lambda _, s: step(s), state)
+                    return after
 
                 calls = steps_of(function, state)
                 if options.ours:

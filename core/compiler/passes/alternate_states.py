@@ -145,7 +145,7 @@ def _doubled(loop: Instruction) -> Instruction:
     """``loop`` with two steps in one; the second one is conditional if it is not known how many there are."""
     condition, body = loop.called
     instructions = [i for i in body.instructions if i is not body.root or i.opcode != "tuple"]
-    values = body.results
+    values = list(body.results)
     attributes = dict(loop.attributes)
     if _trips(loop) < 0:
         more, values = _conditional_step(condition, body)
