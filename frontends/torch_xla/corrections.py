@@ -26,6 +26,7 @@ from . import (
     linear_algebra,
     lowerings,
     operands,
+    pooling,
     reading,
     sampling,
     scatters,
@@ -96,9 +97,11 @@ def install() -> None:
         corrections[f"norm.{overload}"] = _norm
     for name in _DECOMPOSED:
         corrections[name] = decomposition_table[_operation(name)]
+    _libraries["xla"] = torch.library.Library("xla", "IMPL", "XLA")  # type: ignore[no-untyped-call]
     with warnings.catch_warnings():
         # PyTorch says that a kernel is replaced.
         warnings.simplefilter("ignore")
+        _libraries["xla"].impl("max_pool2d_backward", pooling.gradient_of_maximum)
         for name, kernel in corrections.items():
             _libraries["XLA"].impl(_operation(name), operands.of_taken(name, kernel))
         for name in (*decomposed.OF_PYTORCH, *decomposed.OURS):
@@ -113,7 +116,7 @@ def install() -> None:
             )
         for key, beside in _BESIDE.items():
             if key == "XLA":
-                beside = beside | scatters.corrections()
+                beside = beside | scatters.corrections() | pooling.corrections()
                 names = operands.taken().keys() - corrections.keys() - lowerings.NAMES
                 beside = _with_checks(beside, names - operands.WITH_GRADIENTS)
             elif key == "AutogradXLA":

@@ -145,8 +145,6 @@ BESIDE: Final[dict[str, Callable[..., Any]]] = {
     "avg_pool2d.default": functools.partial(pooling.average, 2),
     "avg_pool3d.default": functools.partial(pooling.average, 3),
     "grid_sampler_3d.default": sampling.grid_sampler_3d,
-    "max_pool2d.default": functools.partial(pooling.maximum, 2, False),
-    "max_pool2d_with_indices.default": functools.partial(pooling.maximum, 2, True),
-    "max_pool3d.default": functools.partial(pooling.maximum, 3, False),
-    "max_pool3d_with_indices.default": functools.partial(pooling.maximum, 3, True),
+    "max_pool2d.default": functools.partial(pooling.maximum, 2),
+    "max_pool3d.default": functools.partial(pooling.maximum, 3),
 }

@@ -41,7 +41,8 @@ def grid_sampler_2d(
         )
         grid = torch.where(inside, grid, grid.detach())
     sampler = decomposition_table[torch.ops.aten.grid_sampler_2d.default]
-    return sampler(x, grid, interpolation, padding, align_corners)
+    samples = sampler(x, grid, interpolation, padding, align_corners)
+    return _with_zeros_for(grid, samples) if interpolation == _NEAREST else samples
 
 
 def grid_sampler_3d(
@@ -78,7 +79,7 @@ def grid_sampler_3d(
         return torch.where(inside.unsqueeze(1), values, 0)
 
     if interpolation == _NEAREST:
-        return at([place.round() for place in places])
+        return _with_zeros_for(grid, at([place.round() for place in places]))
     low = [place.floor() for place in places]
     parts = [(1 - (place - first), place - first) for place, first in zip(places, low, strict=True)]
     total: Any = 0
@@ -89,6 +90,32 @@ def grid_sampler_3d(
         whole = [first.detach() + end for first, end in zip(low, corner, strict=True)]
         total = total + at(whole) * weight.unsqueeze(1)
     return total
+
+
+def _with_zeros_for(grid: Any, samples: Any) -> Any:
+    """``samples`` of the nearest elements, whose gradient for ``grid`` is zeros, and not None, as on PyTorch's CPU."""
+    import torch
+
+    asks = torch.is_grad_enabled() and grid.requires_grad
+    return _zeros_for().apply(grid, samples) if asks else samples
+
+
+@functools.cache
+def _zeros_for() -> Any:
+    import torch
+
+    class ZerosFor(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, grid: Any, samples: Any) -> Any:
+            ctx.of_grid = grid.shape, grid.dtype
+            return samples.clone()
+
+        @staticmethod
+        def backward(ctx: Any, gradient: Any) -> Any:
+            shape, dtype = ctx.of_grid
+            return gradient.new_zeros(shape, dtype=dtype), gradient
+
+    return ZerosFor
 
 
 def _place(c: Any, size: int, padding: int, align_corners: bool) -> Any:

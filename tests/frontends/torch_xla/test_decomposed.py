@@ -252,7 +252,7 @@ CASES: dict[str, tuple[Callable[..., torch.Tensor], tuple[torch.Tensor, ...]]] =
         (X, PLACES),
     ),
     "nearest samples": (
-        lambda x, g: functional.grid_sample(x, g.detach(), mode="nearest", align_corners=False),
+        lambda x, g: functional.grid_sample(x, g, mode="nearest", align_corners=False),
         (X, PLACES),
     ),
     "bicubic samples of a slice": (
@@ -374,9 +374,7 @@ CASES: dict[str, tuple[Callable[..., torch.Tensor], tuple[torch.Tensor, ...]]] =
         for corners in (False, True)
     },
     "nearest samples of volumes": (
-        lambda v, g: functional.grid_sample(
-            v[:, :, 1:].mT, g.detach(), mode="nearest", align_corners=False
-        ),
+        lambda v, g: functional.grid_sample(v[:, :, 1:].mT, g, mode="nearest", align_corners=False),
         (VOLUME, PLACES_IN_VOLUMES),
     ),
     **{
@@ -713,3 +711,12 @@ def test_products_of_integers() -> None:
 def test_no_places_to_search_in() -> None:
     none = torch.zeros(0, 0, dtype=torch.int64)
     assert_as_on_the_cpu(lambda x, y, s: torch.searchsorted(x, y, sorter=s), none, none, none)
+
+
+@pytest.mark.parametrize("dimensions", [2, 3])
+def test_nearest_samples_have_no_gradient_for_places(dimensions: int) -> None:
+    x, places = (X, PLACES) if dimensions == 2 else (VOLUME, PLACES_IN_VOLUMES)
+    image, at = x.detach().to("xla"), places.detach().to("xla").requires_grad_()
+    functional.grid_sample(image, at, mode="nearest", align_corners=False).sum().backward()
+    assert at.grad is not None
+    assert torch.equal(at.grad.cpu(), torch.zeros_like(places))
