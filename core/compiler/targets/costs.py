@@ -546,6 +546,15 @@ class Convolutions:
         "features",
         "in and out, from which on f32 gradients of weights of windows of one element are products, features last",
     ]
+    point_terms: Annotated[int, "positions", "of all images, up to which they are"]
+    bf16_point_features: Annotated[
+        int, "features", "in and out, from which on those of bf16 are, of any number of positions"
+    ]
+    strided_point_features: Annotated[
+        int,
+        "features",
+        "in and out, from which on those with a stride are, in f32, f16 and bf16, of the positions that windows meet",
+    ]
     generates_strided_points: Annotated[
         bool, "yes or no", "it is in f32 for windows of one element with a stride, features first"
     ]

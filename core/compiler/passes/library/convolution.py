@@ -54,7 +54,7 @@ MAX_SPATIAL_DIMENSIONS: Final = 3
 
 def match_convolution(convolution: Instruction, context: Context) -> Instruction | None:
     """The library call that computes ``convolution``, or None if it is left to generated code."""
-    found = match_few_positions(convolution, context)
+    found = match_few_positions(convolution, context) or match_point_gradient(convolution, context)
     if found is not None:
         return found
     if convolution_costs.prefers_generated(convolution, context.target):
@@ -62,7 +62,6 @@ def match_convolution(convolution: Instruction, context: Context) -> Instruction
             match_depthwise(convolution, context.target)
             or match_windows(convolution, context)
             or _gradient_in_matrices(convolution, context)
-            or match_point_gradient(convolution, context)
             or generate_convolution(convolution, context.target)
         )
         if generated is not None:

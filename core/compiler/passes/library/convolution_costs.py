@@ -56,6 +56,9 @@ AMX                groups of up to 8 features, but gradients of weights; depthwi
                    all but grouped ones
 f32, bf16, Zen 5   forward ones of few positions, as products                           the rows above
                    (:func:`.window_rows.match_few_positions`)
+f32, bf16, f16,    as products, gradients of 1x1 weights (f32 and f16: from 256        the rows above
+Xeon with FP16     features on, up to 512 positions; strided ones of any number);
+and without AMX    generated gradients of f32 weights of 512 features and more
 f16, Zen 5         as f32, and but for gradients of weights up to 16 features, in or     oneDNN in f32
                    out (gradients of inputs: 32 in and out), and windows of one
                    element, features last too
@@ -312,7 +315,7 @@ class _Class:
         if self.groups > 1 or self.is_spatial_minor:
             return False
         wide = min(self.outputs, self.inputs) >= costs.gradient_features
-        vast = min(self.outputs, self.inputs) >= costs.vast_features
+        vast = self.positions > 1 and min(self.outputs, self.inputs) >= costs.vast_features
         large = vast or (wide and self.terms >= costs.gradient_terms)
         if costs.generates_wide_gradients and large:
             return True

@@ -7,6 +7,7 @@ product (:mod:`.packed`) copies the parts that its tiles share, and cuts long su
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from ...ir import dtypes
 from ...ir.hlo import (
@@ -24,23 +25,34 @@ from .gemm import match_dot
 
 
 def match_point_gradient(convolution: Instruction, context: Context) -> Instruction | None:
-    """The product that computes ``convolution``; None if it is not the gradient of f32 or f16 weights of windows of one
-    element without a stride, has fewer features than a product is good for, or they are not the minor dimensions.
+    """The product that computes ``convolution``; None if it is not the gradient of f32, f16 or bf16 weights of
+    windows of one element, has fewer features or more positions than a product is good for, or features are not minor.
     """
     lhs, rhs = convolution.operands
     numbers: ConvolutionDimensionNumbers = convolution.attributes["dimension_numbers"]
-    least = context.target.costs.convolutions.point_features
+    windows: tuple[WindowDimension, ...] = convolution.attributes["window"]
+    costs = context.target.costs.convolutions
     inputs, outputs = lhs.dims[numbers.input_batch], rhs.dims[numbers.kernel_output_feature]
-    if {lhs.dtype, rhs.dtype, convolution.dtype} not in ({dtypes.F32}, {dtypes.F16}):
+    types = {lhs.dtype, rhs.dtype, convolution.dtype}
+    if types not in ({dtypes.F32}, {dtypes.F16}, {dtypes.BF16}):
         return None
-    if min(inputs, outputs) < least:
+    if not is_weights_gradient(convolution) or not _has_one_position(convolution):
         return None
-    if not is_weights_gradient(convolution) or not _meets_all_once(convolution):
+    strides = [w.window_dilation if w.size > 1 else 1 for w in windows]
+    least = costs.point_features
+    skips, is_bf16 = any(stride > 1 for stride in strides), types == {dtypes.BF16}
+    if skips:
+        least = costs.strided_point_features
+    elif is_bf16:
+        least = costs.bf16_point_features
+    positions = math.prod(rhs.dims) // outputs
+    are_many = positions > costs.point_terms and not (skips or is_bf16)
+    if min(inputs, outputs) < least or are_many:
         return None
     minor = len(lhs.dims) - 1
     if numbers.input_batch != minor or numbers.kernel_output_feature != minor:
         return None
-    positions = math.prod(rhs.dims) // outputs
+    lhs = _met(lhs, numbers, windows, strides)
     x = transpose(lhs, [numbers.input_feature, *numbers.input_spatial, minor])
     y = transpose(rhs, [numbers.kernel_input_feature, *numbers.kernel_spatial, minor])
     dot = convolution.derive(
@@ -55,21 +67,40 @@ def match_point_gradient(convolution: Instruction, context: Context) -> Instruct
     product = match_dot(dot, context)
     if product is None:
         return None
-    product = reshape(product, (inputs, outputs, *(1 for _ in numbers.output_spatial)))
-    places = [numbers.output_batch, numbers.output_feature, *numbers.output_spatial]
-    return transpose(product, [places.index(d) for d in range(len(places))])
+    if numbers.output_batch > numbers.output_feature:
+        product = transpose(product, (1, 0))
+    return reshape(product, convolution.dims)  # all other dimensions are of one element
 
 
-def _meets_all_once(convolution: Instruction) -> bool:
-    """Whether the window of ``convolution`` is its whole input, without groups, so that it has one position."""
+def _has_one_position(convolution: Instruction) -> bool:
+    """Whether the window of ``convolution`` begins with its input and reaches to the last position that it meets,
+    without groups, so that it has one position.
+    """
     attributes, numbers = convolution.attributes, convolution.attributes["dimension_numbers"]
     windows: tuple[WindowDimension, ...] = attributes["window"]
     if attributes["feature_group_count"] != 1 or attributes["batch_group_count"] != 1:
         return False
     sizes = [convolution.operands[0].dims[d] for d in numbers.input_spatial]
     return all(
-        w.size == size
-        and (w.padding_low, w.padding_high, w.base_dilation, w.window_dilation) == (0, 0, 1, 1)
+        w.padding_high == (w.size - 1) * w.window_dilation + 1 - size <= 0
+        and (w.padding_low, w.base_dilation) == (0, 1)
         and not w.reversal
         for w, size in zip(windows, sizes, strict=True)
     ) and 0 not in (*convolution.operands[0].dims, *convolution.dims)
+
+
+def _met(
+    lhs: Instruction,
+    numbers: ConvolutionDimensionNumbers,
+    windows: Sequence[WindowDimension],
+    strides: Sequence[int],
+) -> Instruction:
+    """The positions of ``lhs`` that its windows meet."""
+    limits, steps = list(lhs.dims), [1] * len(lhs.dims)
+    for d, w, stride in zip(numbers.input_spatial, windows, strides, strict=True):
+        limits[d], steps[d] = (w.size - 1) * stride + 1, stride
+    dims = tuple(-(-limit // step) for limit, step in zip(limits, steps, strict=True))
+    if dims == lhs.dims:
+        return lhs
+    attributes = {"starts": (0,) * len(dims), "limits": tuple(limits), "strides": tuple(steps)}
+    return lhs.derive("slice", (lhs,), attributes, shape=Shape(lhs.dtype, dims))

@@ -317,6 +317,9 @@ _HOST: Final = Costs(
         generates_apart_gradients=False,
         vast_features=1 << 62,  # none
         point_features=1 << 62,
+        point_terms=1 << 62,  # any
+        bf16_point_features=1 << 62,
+        strided_point_features=1 << 62,
         generates_strided_points=False,
         f16_features=0,
         first_bf16_features=0,
@@ -434,6 +437,21 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
         # takes as long as copying a row of rhs; with AVX2 f64 384 took 1.3 times as long with such copies.
         memory = replace(memory, groups_ahead=32)
         products = replace(products, copied_rows=256, copied_rhs=1 << 21, far_f32=15 << 19)
+    if "avx512fp16" in features and not types:
+        # Sapphire and Emerald Rapids without AMX; GFLOP/s of one core.
+        convolutions = replace(
+            convolutions,
+            # Gradients of weights of 3x3 of 512, 7x7: f32 60, generated 110; of 128, 8x28x28 148 and 140.
+            generates_wide_gradients=True,
+            gradient_terms=1 << 62,
+            vast_features=512,
+            # ... of 1x1 of 512 to 2048, 8x7x7: f32 93, as a product 118; of 256 to 64, 8x56x56 111 and 80.
+            point_features=256,
+            point_terms=512,
+            # ... of 256 to 64, 8x56x56: bf16 31, as a product 71; of 256 to 512 with stride 2 49 and 121.
+            bf16_point_features=32,
+            strided_point_features=64,
+        )
     name = cpu.partition("+")[0]
     kernels, tiles, blocks = _HOST.kernels, _HOST.tiles, _HOST.blocks
     if name == "znver3":

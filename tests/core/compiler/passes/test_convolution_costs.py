@@ -433,3 +433,15 @@ def test_bf16_in_tiles(with_tiles: bool, on_zen: bool, options: dict[str, Any]) 
     )
     assert prefers_generated(made, for_cpu("emeraldrapids+amx-bf16")) is with_tiles
     assert prefers_generated(made, for_cpu("znver4")) is on_zen
+
+
+@pytest.mark.parametrize(
+    ("generated", "features", "window"), [(True, 512, 7), (False, 511, 7), (False, 512, 9)]
+)
+def test_f32_gradients_of_vast_weights(generated: bool, features: int, window: int) -> None:
+    """Of windows of 3x3, and of one element, which are products if they are not a library's."""
+    sizes = {"N": 512, "C": 1, "O": features, "H": 9, "W": 9}
+    made = convolution(sizes, [W(window)] * 2, "CHWN,IHWO,HWNC")
+    assert prefers_generated(made, for_cpu("emeraldrapids")) is generated
+    for other in ("emeraldrapids+amx-bf16", "cascadelake"):
+        assert not prefers_generated(made, for_cpu(other))

@@ -10,6 +10,8 @@ from tripont.core.compiler import pipeline
 from tripont.core.compiler.ir import dtypes, hlo
 from tripont.core.compiler.ir.hlo import WindowDimension as W
 from tripont.core.compiler.observe.dump import Dump
+from tripont.core.compiler.passes.library.context import Context
+from tripont.core.compiler.passes.library.point_gradients import match_point_gradient
 from tripont.core.compiler.targets.host import for_cpu
 
 from tests.core.compiler.builders import module, priced
@@ -65,10 +67,56 @@ def test_numbers(dtype: dtypes.DType, channels: int, layout: str) -> None:
     given = {**GIVEN, "layout": layout, "dtype": dtype, "result": dtype}
     made = convolution(**{**given, "sizes": {**SIZES, "C": channels}})
     changed = {"point_features": 64, "generates_apart_gradients": True}
-    target = priced("host", True, convolutions=changed)
+    target = priced("host", True, convolutions=changed, products={"packed_wide": 1})
     after = compiled(made, target)
     assert "packed-dot" in kinds(after)
     random = np.random.default_rng(0)
     values = [random.integers(-2, 3, o.dims).astype(dtype.numpy) for o in made.operands]
     (got,) = NativeSimulation(after, "host").run(values)
     np.testing.assert_array_equal(got, reference(made, *values))
+
+
+# Of 64 features to 72, with strides 2 and 3: the windows meet the first of 9 or 10 rows and of 10 columns.
+STRIDED: dict[str, Any] = {
+    "sizes": {**SIZES, "C": 8, "H": 10, "W": 10},
+    "window": [W(5, 1, 0, -1, window_dilation=2), W(4, window_dilation=3)],
+    "layout": LAST,
+}
+
+
+@pytest.mark.parametrize(
+    ("f32", "bf16", "options"),
+    [
+        (False, True, {}),  # 64 features
+        (True, True, {"sizes": {**SIZES, "N": 256, "O": 256}}),
+        (False, True, {"sizes": {**SIZES, "N": 256, "O": 256, "C": 6}}),  # 594 positions
+        (True, True, STRIDED),
+        (False, False, {**STRIDED, "sizes": {**STRIDED["sizes"], "N": 63}}),
+        (False, False, {**STRIDED, "window": [W(4, window_dilation=2), W(4, window_dilation=3)]}),
+    ],
+    ids=str,
+)
+def test_which_are_products_on_an_emerald_rapids(
+    f32: bool, bf16: bool, options: dict[str, Any]
+) -> None:
+    for dtype, is_product in ((dtypes.F32, f32), (dtypes.BF16, bf16)):
+        made = convolution(**{**GIVEN, **options}, dtype=dtype, result=dtype)
+        found = {
+            cpu: match_point_gradient(made, Context(for_cpu(cpu), {}, {})) is not None
+            for cpu in ("emeraldrapids", "emeraldrapids+amx-bf16", "cascadelake", "znver4")
+        }
+        assert found.pop("emeraldrapids") is is_product
+        assert not any(found.values())
+
+
+@pytest.mark.parametrize("layout", [LAST, "CHWN,IHWO,NCHW"])
+@pytest.mark.parametrize("dtype", [dtypes.F32, dtypes.F16, dtypes.BF16], ids=str)
+def test_numbers_with_strides(dtype: dtypes.DType, layout: str) -> None:
+    made = convolution(**{**STRIDED, "layout": layout}, dtype=dtype, result=dtype)
+    target = priced("host", True, convolutions={"strided_point_features": 64})
+    after = compiled(made, target)
+    assert "window-product" not in kinds(after)
+    random = np.random.default_rng(0)
+    values = [random.integers(-2, 3, o.dims).astype(dtype.numpy) for o in made.operands]
+    (got,) = NativeSimulation(after, "host").run(values)
+    np.testing.assert_array_equal(got, reference(made, *values).astype(got.dtype))
