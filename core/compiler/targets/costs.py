@@ -574,6 +574,9 @@ class Convolutions:
         "positions",
         "of all images, up to which windows of one element are rows of a product of f32 or bf16; 0: none are",
     ]
+    bf16_point_rows: Annotated[
+        int, "positions", "the same of bf16 with features last, if the product is packed"
+    ]
     window_rows: Annotated[int, "positions", "the same of larger windows, of f32"]
     window_kernel: Annotated[int, "elements", "of the smallest kernel of these"]
     pair_rows: Annotated[int, "positions", "the same of bf16 in pairs"]

@@ -57,8 +57,8 @@ def match_windows(convolution: Instruction, context: Context) -> Instruction | N
 
 
 def match_few_positions(convolution: Instruction, context: Context) -> Instruction | None:
-    """The product that computes a forward ``convolution`` of f32 or bf16 that has few positions; None if something else
-    is faster.
+    """The product that computes a forward ``convolution`` of f32 or bf16 that has few positions, or of bf16 whose
+    windows of one element a library has no instruction for; None if something else is faster.
     """
     costs = context.target.costs.convolutions
     types = {convolution.dtype, *(o.dtype for o in convolution.operands)}
@@ -68,11 +68,17 @@ def match_few_positions(convolution: Instruction, context: Context) -> Instructi
     windows: tuple[WindowDimension, ...] = convolution.attributes["window"]
     rows = math.prod(convolution.dims) // convolution.dims[numbers.output_feature]
     elements = math.prod(w.size for w in windows)
+    is_bf16 = convolution.dtype is dtypes.BF16
     if elements == 1:
-        return _product(convolution, context, True) if rows <= costs.point_rows else None
+        if rows <= costs.point_rows:
+            return _product(convolution, context, True)
+        last = len(convolution.dims) - 1
+        lies = numbers.input_feature == numbers.output_feature == last
+        many = is_bf16 and lies and rows <= costs.bf16_point_rows
+        return _product(convolution, context) if many else None
     most, least = (
         (costs.pair_rows, costs.pair_kernel)
-        if convolution.dtype is dtypes.BF16
+        if is_bf16
         else (costs.window_rows, costs.window_kernel)
     )
     kernel = math.prod(convolution.operands[1].dims)

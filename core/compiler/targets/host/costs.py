@@ -324,6 +324,7 @@ _HOST: Final = Costs(
         f16_features=0,
         first_bf16_features=0,
         point_rows=0,
+        bf16_point_rows=0,
         window_rows=0,
         window_kernel=1 << 19,
         pair_rows=0,
@@ -451,6 +452,13 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
             # ... of 256 to 64, 8x56x56: bf16 31, as a product 71; of 256 to 512 with stride 2 49 and 121.
             bf16_point_features=32,
             strided_point_features=64,
+            # 2048 to 512 of 7x7, whose kernel a library lays out anew: f32 46, as a product 92; bf16 56 and 134.
+            point_rows=512,
+            # 1x1 of 256 to 64, 8x56x56: bf16 74, as a product 115.
+            bf16_point_rows=1 << 62,
+            # 3x3 of 512, 7x7: bf16 54, as a product 140; of 256, 14x14 as fast; of 128, 28x28 105 and 93.
+            pair_rows=400,
+            pair_kernel=1 << 20,
         )
     name = cpu.partition("+")[0]
     kernels, tiles, blocks = _HOST.kernels, _HOST.tiles, _HOST.blocks

@@ -195,7 +195,45 @@ def test_few_positions_are_rows_on_a_zen_5(f32: bool, bf16: bool, options: dict[
     for dtype, rows in ((dtypes.F32, f32), (BF16, bf16)):
         made = convolution(**{"sizes": SEVEN, **options}, dtype=dtype)
         assert _is_rows(made, "znver5") is rows
-        assert not _is_rows(made, "sapphirerapids")
+        assert not _is_rows(made, "cascadelake")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS[:3])
+def test_numbers_of_bf16_points(layout: str) -> None:
+    """In any number of positions."""
+    target = priced("x86-64-v3", False, convolutions={"bf16_point_rows": 1 << 62})
+    sizes = {"N": 3, "C": 66, "O": 72, "H": 15, "W": 17}
+    made = convolution(sizes, [W(1, 2), W(1)], layout, dtype=BF16, result=BF16)
+    after = pipeline.run(module(made.operands, made), target, Dump())
+    if layout == LAYOUTS[0]:
+        assert "window-product" not in kernels_of(after)
+    arrays = arrays_of(made)
+    (got,) = NativeSimulation(after, "x86-64-v3").run(arrays)
+    np.testing.assert_array_equal(got, reference(made, *arrays).astype(got.dtype))
+
+
+@pytest.mark.parametrize(
+    ("f32", "bf16", "options"),
+    [
+        (True, True, {"window": [W(1), W(1)], "sizes": {**SEVEN, "N": 8}}),
+        (False, True, {"window": [W(1), W(1)], "sizes": {**SEVEN, "N": 16}}),  # 784 positions
+        (False, True, {"window": [W(1, 2), W(1)], "sizes": {**SEVEN, "N": 90}}),
+        (False, False, {"window": [W(1), W(1)], "sizes": {**SEVEN, "N": 16}, "layout": LAYOUTS[1]}),
+        (False, False, {"window": [W(1), W(1)], "sizes": {**SEVEN, "N": 99, "O": 8}}),  # no panel
+        (False, True, {"window": SAME}),
+        (False, True, {"window": SAME, "sizes": {**SEVEN, "N": 8}}),  # 392
+        (False, False, {"window": SAME, "sizes": {**SEVEN, "N": 9}}),
+        (False, False, {"window": SAME, "sizes": {**SEVEN, "C": 256, "O": 256}}),  # a small kernel
+    ],
+    ids=str,
+)
+def test_few_positions_are_rows_on_an_emerald_rapids(
+    f32: bool, bf16: bool, options: dict[str, Any]
+) -> None:
+    for dtype, rows in ((dtypes.F32, f32), (BF16, bf16)):
+        made = convolution(**{"sizes": SEVEN, **options}, dtype=dtype)
+        assert _is_rows(made, "sapphirerapids") is rows
+        assert not _is_rows(made, "sapphirerapids+amx-bf16")
 
 
 def test_gradients_and_integers_are_not_rows_of_few_positions() -> None:
