@@ -555,6 +555,13 @@ class Convolutions:
         "features",
         "in and out, from which on those with a stride are, in f32, f16 and bf16, of the positions that windows meet",
     ]
+    first_points: Annotated[
+        float,
+        "times",
+        "the elements of copies of the kernel, one for each of several images, that images and results have at least "
+        "where windows of one element, features first, are products of the kernel by each image, in f32, bf16 and f16; "
+        "one image is in any case; 0: none are",
+    ]
     generates_strided_points: Annotated[
         bool, "yes or no", "it is in f32 for windows of one element with a stride, features first"
     ]

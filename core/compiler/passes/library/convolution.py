@@ -39,6 +39,7 @@ from .convolution_kinds import (
     view,
 )
 from .depthwise import match_depthwise
+from .first_points import match_first_points
 from .gemm import Dimension, row_major
 from .joined_columns import with_joined_columns
 from .point_gradients import match_point_gradient
@@ -54,7 +55,11 @@ MAX_SPATIAL_DIMENSIONS: Final = 3
 
 def match_convolution(convolution: Instruction, context: Context) -> Instruction | None:
     """The library call that computes ``convolution``, or None if it is left to generated code."""
-    found = match_few_positions(convolution, context) or match_point_gradient(convolution, context)
+    found = (
+        match_first_points(convolution, context)
+        or match_few_positions(convolution, context)
+        or match_point_gradient(convolution, context)
+    )
     if found is not None:
         return found
     if convolution_costs.prefers_generated(convolution, context.target):

@@ -61,6 +61,7 @@ Xeon with FP16     features on, up to 512 positions; strided ones of any number)
 and without AMX    generated gradients of f32 weights of 512 features and more
                    as products, forward ones of few positions (f32: 1x1; bf16: 1x1 of
                    any number of positions, too)
+                   as products, 1x1 with features first (:mod:`.first_points`)
 f16, Zen 5         as f32, and but for gradients of weights up to 16 features, in or     oneDNN in f32
                    out (gradients of inputs: 32 in and out), and windows of one
                    element, features last too

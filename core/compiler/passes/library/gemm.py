@@ -374,6 +374,11 @@ def match_dot(dot: Instruction, context: Context) -> Instruction | None:
     return found
 
 
+def match_packed_dot(dot: Instruction, context: Context) -> Instruction | None:
+    """The gemm that computes ``dot`` in packed tiles, although a library may have it; None if it is too small."""
+    return _generated(dot, _packed_form(dot, context.target), context.target)
+
+
 def _generated(dot: Instruction, form: ProductForm | None, target: Target) -> Instruction | None:
     """The gemm that is generated with the instructions of ``form``."""
     if form is None:

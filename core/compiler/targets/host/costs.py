@@ -320,6 +320,7 @@ _HOST: Final = Costs(
         point_terms=1 << 62,  # any
         bf16_point_features=1 << 62,
         strided_point_features=1 << 62,
+        first_points=0.0,
         generates_strided_points=False,
         f16_features=0,
         first_bf16_features=0,
@@ -459,6 +460,8 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
             # 3x3 of 512, 7x7: bf16 54, as a product 140; of 256, 14x14 as fast; of 128, 28x28 105 and 93.
             pair_rows=400,
             pair_kernel=1 << 20,
+            # 1x1 with features first, 256 to 64, 8x56x56: f32 65, as products 121; of 256 to 1024, 8x14x14, as fast.
+            first_points=4.0,
         )
     name = cpu.partition("+")[0]
     kernels, tiles, blocks = _HOST.kernels, _HOST.tiles, _HOST.blocks
