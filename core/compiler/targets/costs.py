@@ -391,6 +391,11 @@ class Products:
         "bytes",
         "of a lhs, up to which units of all of its rows do so whatever the size of rhs",
     ]
+    first_parts: Annotated[
+        int,
+        "bytes",
+        "the same two where rows of a panel are parts of lines, for units of few rows too; 0: as the others",
+    ]
     first_rhs: Annotated[int, "bytes", "of the smallest rhs of which they do so"]
     first_rows: Annotated[int, "rows", "of such a unit"]
     first_fewest: Annotated[

@@ -110,7 +110,7 @@ struct Lanes {
     return static_cast<Bits>(sizeof(Bits) == 8 ? both : both | both >> 32);
   }
   TRIPONT_INLINE bool Any(const I& mask) { return Union(mask) != 0; }
-  // Of a mask, whose lanes are 0 or -1.
+  // The lanes of a mask, which are 0 or -1.
   TRIPONT_INLINE LaneSet SetOf(const I& mask, int count) {
     I lane = I{};
 #pragma GCC unroll 16

@@ -100,7 +100,7 @@ def packed_product(
     rhs_strides: tuple[int, ...] = ()
     made = _made(gemm, right, form, width, target, fusions, shared=shared)
     lies = made is None and (form.is_matrix or k % form.group == 0) and strides[-1] == 1
-    same = right.dtype is form.rhs
+    same, parts = right.dtype is form.rhs, False
     small = form.group == 1 and same and k * n * form.rhs.size <= costs.direct
     if small and costs.direct_apart:
         small = strides[-2] * form.rhs.size % costs.direct_apart != 0
@@ -112,11 +112,13 @@ def packed_product(
         near = same and spread and k * n * form.rhs.size <= costs.copied_rhs
         # Rows of groups that are a part of a line are read with every panel that has another part of it.
         row = width * right.dtype.size if form.group > 1 else target.costs.memory.line
-        few = m * max(1, target.costs.memory.line // row) <= costs.copied_rows or near
+        parts = row < target.costs.memory.line and costs.first_parts > 0
+        few = m * max(1, target.costs.memory.line // row) <= costs.copied_rows
+        few = (few or near) if not parts else few and k * n * form.rhs.size < costs.first_rhs
     # With few rows in lhs few units read a part of rhs. What is packed once for a program or a loop is not copied.
     once = right in kept or _is_literal(right, form)
     first = not form.is_matrix and (not few or m >= costs.first_fewest)
-    first = first and _copies_first(left, right, form, m, n, k, target)
+    first = first and _copies_first(left, right, form, m, n, k, target, parts=parts)
     copies = lies and not small and (few or first) and not once
     direct = lies and (small or copies)
     if made is not None:
@@ -148,16 +150,27 @@ def packed_product(
 
 
 def _copies_first(
-    left: Instruction, right: Instruction, form: ProductForm, m: int, n: int, k: int, target: Target
+    left: Instruction,
+    right: Instruction,
+    form: ProductForm,
+    m: int,
+    n: int,
+    k: int,
+    target: Target,
+    *,
+    parts: bool,
 ) -> bool:
     """Whether units of many rows copy the parts of rhs that they use, as fast as if it were packed: no memory holds it
-    a second time. Floats are converted once.
+    a second time. Floats are converted once. ``parts``: rows of panels are parts of lines; units of few rows do so too.
     """
     costs = target.costs.products
     same = form.lhs.is_integer or (left.dtype is form.lhs and right.dtype is form.rhs)
     lhs, rhs = m * k * form.lhs.size, k * n * form.rhs.size
     # What a single unit has all rows of is copied once; lhs is read again for each of the units.
-    near = lhs + rhs <= costs.first_operands or (m <= costs.first_rows and lhs <= costs.first_lhs)
+    most, most_lhs = costs.first_operands, costs.first_lhs
+    if parts:
+        most = most_lhs = costs.first_parts
+    near = lhs + rhs <= most or (m <= costs.first_rows and lhs <= most_lhs)
     return same and near and rhs >= costs.first_rhs
 
 

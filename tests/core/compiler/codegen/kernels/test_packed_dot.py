@@ -501,6 +501,47 @@ def test_which_units_copy_their_panels_first() -> None:
     assert not kernel_of(for_cpu("x86-64-v3", False), 256, 3072, 768).copies
 
 
+@pytest.mark.parametrize(
+    ("types", "m", "n", "k", "packed"),
+    [
+        ((S8, S8), 1030, 1000, 1040, False),
+        ((U8, S8), 24, 1030, 524, False),
+        ((S8, U8), 300, 2600, 2052, False),  # 6 MB, but few rows
+        ((S8, S8), 1030, 2600, 1028, False),
+        ((S8, S8), 1030, 2600, 2052, True),
+    ],
+    ids=str,
+)
+def test_an_emerald_rapids_copies_panels_of_bytes_first(
+    types: tuple[DType, DType], m: int, n: int, k: int, packed: bool
+) -> None:
+    """Panels of bytes are half a line wide: their lines are read once. The numbers are exact."""
+    cpu = "emeraldrapids"
+    instruction = product(types, S32, m, n, k)
+    after = pipeline.run(module(instruction.operands, instruction), for_cpu(cpu, False), Dump())
+    assert ("pack" in kinds(after)) == packed
+    if not packed:
+        (kernel,) = kernels_of(after, for_cpu(cpu, False))
+        assert (kernel.copies, kernel.copies_first) == (True, True)
+    if not set(cpus.describe(cpu)[1]) - set(cpus.detect()[1]):
+        values = [np.full(o.dims, -128 if o.dtype is S8 else 255) for o in instruction.operands]
+        values[1][::3] = 127
+        values = [
+            v.astype(o.dtype.numpy) for v, o in zip(values, instruction.operands, strict=True)
+        ]
+        (got,) = NativeSimulation(after, cpu).run(values)
+        exact = values[0].astype(np.float64) @ values[1].astype(np.float64)
+        np.testing.assert_array_equal(got, exact.astype(np.int64).astype(np.int32))
+
+
+def test_where_panels_of_bytes_are_not_copied_first() -> None:
+    made = product((S8, S8), S32, 1030, 1000, 1040)
+    for cpu in ("cascadelake", "x86-64-v4", "emeraldrapids+amx-int8+amx-bf16", "znver5"):
+        target = for_cpu(cpu, False)
+        after = pipeline.run(module(made.operands, made), target, Dump())
+        assert not any(kernel.copies_first for kernel in kernels_of(after, target))
+
+
 def test_stack_of_panels_copied_first() -> None:
     """Copies of several panels, and the sums of all rows by their columns."""
     target = for_cpu("znver3", False)
