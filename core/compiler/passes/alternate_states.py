@@ -48,7 +48,7 @@ def _is_worth_it(loop: Instruction, costs: Thunks) -> bool:
         return False
     step = Module("step", loop.called[1])
     length = sum(len(computation.instructions) for computation in executable_computations(step))
-    if length > costs.alternated_steps or meets_others(loop):
+    if length > costs.alternated_steps or meets_others(loop) or _asks_outside(loop):
         return False
     copied, memory = _cost_of(loop)
     if copied < costs.alternated:
@@ -56,6 +56,20 @@ def _is_worth_it(loop: Instruction, costs: Thunks) -> bool:
     copied_by_two, memory_of_two = _cost_of(_doubled(loop))
     saved = copied - copied_by_two // 2  # in a step
     return saved >= costs.alternated and memory_of_two - memory <= saved
+
+
+def _asks_outside(loop: Instruction) -> bool:
+    """Whether the condition of ``loop`` calls back or draws random numbers: a double step would ask it once more after
+    its answer was no.
+    """
+    if _trips(loop) >= 0:
+        return False
+    asked = executable_computations(Module("condition", loop.called[0]))
+    return any(
+        i.has_side_effect or (i.opcode == "library-call" and i.attributes["name"] == "rng-state")
+        for computation in asked
+        for i in computation.instructions
+    )
 
 
 def _may_copy(body: Computation, least: int) -> bool:

@@ -12,10 +12,12 @@ from jax import lax
 from tripont.core.compiler import pipeline
 from tripont.core.compiler.formats.artifact import Conditional, Copy, Thunk, While, walk
 from tripont.core.compiler.importer.program import read_program
+from tripont.core.compiler.ir import dtypes
 from tripont.core.compiler.ir.hlo import (
     Computation,
     Instruction,
     Module,
+    Shape,
     TupleShape,
     constant,
     get_tuple_element,
@@ -24,7 +26,7 @@ from tripont.core.compiler.observe.dump import Dump
 from tripont.core.compiler.passes.alternate_states import alternate_states
 from tripont.core.compiler.reference.evaluate import evaluate
 
-from tests.core.compiler.builders import op, parameter, priced
+from tests.core.compiler.builders import compare, op, parameter, priced
 from tests.core.compiler.loops import GENERATED, loops, read
 from tests.core.compiler.simulate import Simulation
 
@@ -261,3 +263,38 @@ def test_collectives_keep_single_steps(meets: bool) -> None:
     module = Module("m", Computation("main", outside, [*outside, loop, *results, last], last))
     (after,) = loops(alternate_states(module, priced(thunks={"alternated": LEAST})))
     assert after.attributes["trip_count"] == (6 if meets else 3)
+
+
+CALL = {
+    "custom_call_target": "ask",
+    "backend_config": b"",
+    "api_version": 4,
+    "has_side_effect": True,
+    "output_operand_aliases": (),
+}
+
+
+@pytest.mark.parametrize(
+    ("opcode", "attributes", "is_doubled"),
+    [
+        ("custom-call", CALL, False),
+        ("custom-call", CALL | {"has_side_effect": False}, True),
+        ("library-call", {"name": "rng-state", "config": {}}, False),
+    ],
+    ids=["a callback", "a pure callback", "a random number"],
+)
+def test_conditions_are_asked_once_after_each_step(
+    opcode: str, attributes: dict, is_doubled: bool
+) -> None:
+    """In a double step the condition is asked whether there is a second step; if not, the loop asks again."""
+    x, seen, outside = (parameter(0, 1024) for _ in range(3))
+    answer = Instruction(opcode, Shape(dtypes.U64, ()), [seen], attributes)
+    number = constant(np.uint64(1))
+    holds = compare(answer, number, "EQ")
+    condition = Computation("condition", [seen], [seen, answer, number, holds], holds)
+    back = op("reverse", x, dimensions=(0,))
+    step = Computation("step", [x], [x, back], back)
+    loop = Instruction("while", x.shape, [outside], {}, [condition, step])
+    module = Module("m", Computation("main", [outside], [outside, loop], loop))
+    (after,) = loops(alternate_states(module, priced(thunks={"alternated": LEAST})))
+    assert any(i.opcode == "conditional" for i in after.called[1].instructions) is is_doubled
