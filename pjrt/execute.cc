@@ -269,6 +269,27 @@ Status JoinTogether(const PJRT_LoadedExecutable& executable,
   return status;
 }
 
+// Takes the launches of a call that is refused before its devices take part in them: the other
+// devices hear why and wait for nobody, and the next launch is as if nothing had been. device: the
+// one that the call names, null for all.
+void RefuseLaunches(const PJRT_LoadedExecutable& executable, const PJRT_Device* device,
+                    const Status& status) {
+  if (executable.launches == nullptr) return;
+  std::unique_lock<std::mutex> gang;
+  if (device == nullptr) {
+    if (executable.client->job == nullptr) return;  // there are no others
+    gang = std::unique_lock<std::mutex>(GangMutex());
+  }
+  for (size_t i = 0; i < executable.devices.size(); ++i) {
+    if (device != nullptr && executable.devices[i] != device) continue;
+    // Without memory for it there is nothing to tell them by.
+    (void)Guarded(executable.info->executable->name(), [&] {
+      const Participation refused = Participate(executable, i);
+      refused.launch->Fail(refused.participant, status);
+    });
+  }
+}
+
 // The part of `device`, which a call names, in a launch of a program for several.
 Status JoinAlone(const PJRT_LoadedExecutable& executable, PJRT_Device* device,
                  std::vector<Participation>& participations) {
@@ -284,17 +305,26 @@ Status JoinAlone(const PJRT_LoadedExecutable& executable, PJRT_Device* device,
   return OkStatus();
 }
 
+// What can be said of a call before it is known of which launches it is.
+Status CheckAndRead(const PJRT_LoadedExecutable_Execute_Args& args, bool one_launch,
+                    CallOptions& options) {
+  if (args.executable->deleted.load(std::memory_order_acquire)) [[unlikely]] {
+    return DeletedError(*args.executable);
+  }
+  TRIPONT_RETURN_IF_ERROR(ReadOptions(args, options));
+  return CheckLists(args, one_launch);
+}
+
 }  // namespace
 
 Status LoadedExecutable_Execute(PJRT_LoadedExecutable_Execute_Args& args) {
   const PJRT_LoadedExecutable& executable = *args.executable;
-  if (executable.deleted.load(std::memory_order_acquire)) [[unlikely]] {
-    return DeletedError(executable);
-  }
-  CallOptions options;
-  TRIPONT_RETURN_IF_ERROR(ReadOptions(args, options));
   const bool one_launch = args.execute_device != nullptr || executable.portable;
-  TRIPONT_RETURN_IF_ERROR(CheckLists(args, one_launch));
+  CallOptions options;
+  if (Status status = CheckAndRead(args, one_launch, options); !status.ok()) [[unlikely]] {
+    RefuseLaunches(executable, args.execute_device, status);
+    return status;
+  }
 
   // A program for one device, the hot path, needs nothing of this.
   const bool several = executable.device_assignment.device_ids.size() > 1;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import ctypes
 import itertools
 import sys
 import time
@@ -13,7 +14,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from .c_api import Api, PjrtError, int64_array
+from .c_api import Api, PjrtError, int64_array, pointer_array
 from .host import Client
 from .protos import compile_options
 
@@ -511,6 +512,38 @@ def test_a_device_that_cannot_be_launched_fails_the_others(client: Client) -> No
     for out in outs:
         check(client, out, 3)
     client.destroy_executable(loaded)
+
+
+@pytest.mark.parametrize("why", ["deleted", "callbacks", "no lists"])
+def test_a_call_that_is_refused_fails_the_others(api: Api, why: str) -> None:
+    """Also one that is refused for another reason than its arguments: nobody waits until the time is up."""
+    client = Client(api, python=sys.executable, num_devices=2, collective_timeout=60)
+    loaded, other = (client.compile(SUM, options=compile_options([[0], [1]])) for _ in range(2))
+    out = launch(client, loaded, 0, 1.0)
+    x = client.buffer(np.ones(8, np.float32), device=client.devices[1])
+    inputs, outputs = pointer_array([x]), pointer_array([None])
+    call: dict[str, Any] = {"executable": other, "execute_device": client.devices[1]}
+    call |= {"num_devices": 1, "num_args": 1}
+    if why != "no lists":
+        call["argument_lists"] = pointer_array([ctypes.addressof(inputs)])
+        call["output_lists"] = pointer_array([ctypes.addressof(outputs)])
+    if why == "deleted":
+        api.call("PJRT_LoadedExecutable_Delete", executable=other)
+    if why == "callbacks":
+        call["options"] = api.make("PJRT_ExecuteOptions", num_send_ops=1)
+    text = {"deleted": "was deleted", "callbacks": "send and recv", "no lists": "is null"}[why]
+    with pytest.raises(PjrtError, match=text):
+        api.call("PJRT_LoadedExecutable_Execute", **call)
+    with pytest.raises(PjrtError, match=f"failed on device xpu:1.*{text}"):
+        client.get(out)
+    client.destroy(x, out)
+    # The next launch is as if nothing had been.
+    outs = [launch(client, loaded, n, n + 1) for n in range(2)]
+    for out in outs:
+        check(client, out, 3)
+    client.destroy_executable(loaded)
+    client.destroy_executable(other)
+    client.close()
 
 
 def test_a_failed_input_fails_all(api: Api, client: Client) -> None:
