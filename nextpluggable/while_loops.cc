@@ -14,7 +14,9 @@
 #include "nextpluggable/placement.h"
 #include "tensorflow/core/common_runtime/eager/context.h"
 #include "tensorflow/core/common_runtime/eager/eager_op_rewrite_registry.h"
+#include "tensorflow/core/common_runtime/lower_functional_ops.h"
 #include "tensorflow/core/common_runtime/optimization_registry.h"
+#include "tensorflow/core/framework/function.h"
 #include "tensorflow/core/framework/function.pb.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/op.h"
@@ -28,8 +30,23 @@ namespace {
 namespace tf = ::tensorflow;
 
 constexpr char kLower[] = "_lower_using_switch_merge";
+// Has a call put into the graph, whatever the session's options say.
+constexpr char kInline[] = "_lower_as_multi_device_function";
+constexpr char kCompiled[] = "_XlaMustCompile";
 
 bool IsWhile(std::string_view op) { return op == "While" || op == "StatelessWhile"; }
+bool IsConditional(std::string_view op) {
+  return op == "If" || op == "StatelessIf" || op == "Case" || op == "StatelessCase";
+}
+
+bool IsCallOp(std::string_view op) {
+  return op == "PartitionedCall" || op == "StatefulPartitionedCall";
+}
+
+bool IsTrue(const tf::AttrSlice& attributes, const char* name) {
+  const tf::AttrValue* const value = attributes.Find(name);
+  return value != nullptr && value->b();
+}
 
 bool Has(tf::DataType type, const tf::DataTypeVector& types) {
   return std::find(types.begin(), types.end(), type) != types.end();
@@ -41,22 +58,122 @@ absl::Status CannotRun(const std::string& op, const std::string& name) {
                                   "it in a tf.function, or use tf.while_loop");
 }
 
+// Whether a function that an op calls, by its name or under its attributes, calls itself in the end.
+class Recursion {
+ public:
+  explicit Recursion(const tf::FunctionLibraryDefinition& library) : library_(library) {}
+
+  bool IsIn(const std::string& op, const tf::AttrSlice& attributes) {
+    if (IsInFunction(op)) return true;
+    for (const auto& [name, value] : attributes) {
+      if (value.has_func() && IsInFunction(value.func().name())) return true;
+      for (const tf::NameAttrList& function : value.list().func()) {
+        if (IsInFunction(function.name())) return true;
+      }
+    }
+    return false;
+  }
+
+ private:
+  bool IsInFunction(const std::string& name) {
+    const tf::FunctionDef* const function = library_.Find(name);
+    if (function == nullptr) return false;
+    const auto [known, is_new] = is_done_.emplace(name, false);
+    if (!is_new) return !known->second;
+    for (const tf::NodeDef& node : function->node_def()) {
+      if (IsIn(node.op(), tf::AttrSlice(node))) return true;
+    }
+    return !(is_done_[name] = true);
+  }
+
+  const tf::FunctionLibraryDefinition& library_;
+  std::map<std::string, bool> is_done_;  // false while its nodes are looked at
+};
+
+// Has loops with int32 in their state and conditionals lowered that do not ask for it: marks them,
+// and has TensorFlow lower what is marked. What a lowered op calls is put into the graph, so that it
+// is looked at too, where it will be placed. So is what a call calls that contains one: a session
+// does that only after placement, too late. Functions that stay calls have all this done to their own
+// graphs; the library, which others use, stays as it is.
 class Lower : public tf::GraphOptimizationPass {
  public:
   absl::Status Run(const tf::GraphOptimizationPassOptions& options) override {
-    if (options.graph == nullptr) return absl::OkStatus();
-    const tf::Device* device = options.default_function_device;
-    const bool on_xpu = device != nullptr && device->device_type() == kDeviceType;
-    for (tf::Node* node : (*options.graph)->op_nodes()) {
-      if (!IsWhile(node->type_string()) || !Has(tf::DT_INT32, node->input_types())) continue;
-      const std::string& requested = node->requested_device();
-      // A variable takes the loop to its own device.
-      const bool may_be_on_xpu = on_xpu || Has(tf::DT_RESOURCE, node->input_types());
-      if (requested.empty() ? may_be_on_xpu : IsOn(kDeviceType, requested)) {
-        node->AddAttr(kLower, true);
-      }
+    if (options.graph == nullptr || options.flib_def == nullptr) return absl::OkStatus();
+    while (Mark(options)) {
+      TF_RETURN_IF_ERROR(tf::LowerFunctionalOpsPass().Run(options));
     }
     return absl::OkStatus();
+  }
+
+ private:
+  // Whether there was anything to mark. Nothing is marked twice.
+  static bool Mark(const tf::GraphOptimizationPassOptions& options) {
+    const tf::FunctionLibraryDefinition& library = *options.flib_def;
+    const tf::Device* device = options.default_function_device;
+    const bool default_on_xpu = device != nullptr && device->device_type() == kDeviceType;
+    bool has_marked = false;
+    for (tf::Node* node : (*options.graph)->op_nodes()) {
+      const bool is_call = IsCallOp(node->type_string());
+      if (!is_call && !IsToBeLowered(node->def())) continue;
+      const bool may_be_on_xpu = MayBeOnXpu(*node, default_on_xpu);
+      if (is_call ? !IsToBeInlined(*node, may_be_on_xpu, library) : !may_be_on_xpu) continue;
+      // Putting a function that calls itself into the graph would not end.
+      if (Recursion(library).IsIn(node->type_string(), node->attrs())) continue;
+      node->AddAttr(is_call ? kInline : kLower, true);
+      has_marked = true;
+    }
+    return has_marked;
+  }
+
+  // A conditional, or a loop with int32 in its state, that is not marked.
+  static bool IsToBeLowered(const tf::NodeDef& node) {
+    if (IsTrue(tf::AttrSlice(node), kLower)) return false;
+    if (IsConditional(node.op())) return true;
+    if (!IsWhile(node.op())) return false;
+    const tf::AttrValue* const state = tf::AttrSlice(node).Find("T");
+    if (state == nullptr) return false;
+    const auto& types = state->list().type();
+    return std::find(types.begin(), types.end(), tf::DT_INT32) != types.end();
+  }
+
+  // A call that is not compiled as a whole and has an op to be lowered in its functions.
+  static bool IsToBeInlined(const tf::Node& call, bool may_be_on_xpu,
+                            const tf::FunctionLibraryDefinition& library) {
+    const tf::AttrValue* const called = call.attrs().Find("f");
+    const tf::FunctionDef* const function =
+        called == nullptr ? nullptr : library.Find(called->func().name());
+    if (function == nullptr || IsTrue(call.attrs(), kInline) || IsTrue(call.attrs(), kCompiled) ||
+        IsTrue(tf::AttrSlice(&function->attr()), kCompiled)) {
+      return false;
+    }
+    tf::GraphDef only;
+    *only.add_node() = call.def();
+    const tf::FunctionLibraryDefinition reachable = library.ReachableDefinitions(only);
+    bool is_any = false;
+    for (const std::string& name : reachable.ListFunctionNames()) {
+      for (const tf::NodeDef& node : reachable.Find(name)->node_def()) {
+        is_any = is_any || IsToBeLowered(node);
+        may_be_on_xpu = may_be_on_xpu || IsOn(kDeviceType, node.device());
+      }
+    }
+    return is_any && may_be_on_xpu;
+  }
+
+  // default_on_xpu: where ops are that name no device.
+  static bool MayBeOnXpu(const tf::Node& node, bool default_on_xpu) {
+    const std::string& requested = node.requested_device();
+    if (!requested.empty()) return IsOn(kDeviceType, requested);
+    if (default_on_xpu) return true;
+    // A variable takes the op to its own device.
+    for (const tf::Edge* edge : node.in_edges()) {
+      if (edge->IsControlEdge() || node.input_type(edge->dst_input()) != tf::DT_RESOURCE) continue;
+      const tf::Node& source = *edge->src();
+      const std::string& device = source.assigned_device_name().empty()
+                                      ? source.requested_device()
+                                      : source.assigned_device_name();
+      if (device.empty() || IsOn(kDeviceType, device)) return true;
+    }
+    return false;
   }
 };
 
@@ -150,8 +267,8 @@ class CallInFunction : public tf::EagerOpRewrite {
 
 void LowerLoopsWithHostState() {
   using Passes = tf::OptimizationPassRegistry;
-  // TensorFlow's own pass that lowers control flow is number 10.
-  Passes::Global()->Register(Passes::PRE_PLACEMENT, 9, std::make_unique<Lower>());
+  // After TensorFlow's own pass that lowers control flow and puts calls into the graph: number 10.
+  Passes::Global()->Register(Passes::PRE_PLACEMENT, 11, std::make_unique<Lower>());
   Passes::Global()->Register(Passes::POST_PLACEMENT, 1001, std::make_unique<RefuseGraph>());
   using Rewrites = tf::EagerOpRewriteRegistry;
   Rewrites::Global()->Register(
