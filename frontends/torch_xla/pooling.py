@@ -74,10 +74,14 @@ def maximum(
     dilation: Sequence[int] = (1,),
     ceil_mode: bool = False,
 ) -> Any:
-    """``max_pool2d`` or ``max_pool3d`` of the last ``dimensions`` of ``x``, whose windows may have gaps."""
+    """``max_pool2d`` or ``max_pool3d`` of the last ``dimensions`` of ``x``, whose windows may have gaps.
+
+    ``torch.func`` refuses functions with gradients of their own in a kernel, ours and torch_xla's: it gets those of
+    the places.
+    """
     import torch
 
-    if all(gap == 1 for gap in dilation):
+    if all(gap == 1 for gap in dilation) and not torch._C._are_functorch_transforms_active():
         if torch.is_grad_enabled() and x.requires_grad and x.is_floating_point():
             lists = (
                 _of_each(dimensions, v) if len(v) else v for v in (kernel_size, stride, padding)

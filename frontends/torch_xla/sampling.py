@@ -93,10 +93,14 @@ def grid_sampler_3d(
 
 
 def _with_zeros_for(grid: Any, samples: Any) -> Any:
-    """``samples`` of the nearest elements, whose gradient for ``grid`` is zeros, and not None, as on PyTorch's CPU."""
+    """``samples`` of the nearest elements, whose gradient for ``grid`` is zeros, and not None, as on PyTorch's CPU.
+
+    ``torch.func`` takes None for zeros, and refuses functions with gradients of their own in a kernel.
+    """
     import torch
 
     asks = torch.is_grad_enabled() and grid.requires_grad
+    asks = asks and not torch._C._are_functorch_transforms_active()
     return _zeros_for().apply(grid, samples) if asks else samples
 
 

@@ -720,3 +720,18 @@ def test_nearest_samples_have_no_gradient_for_places(dimensions: int) -> None:
     functional.grid_sample(image, at, mode="nearest", align_corners=False).sum().backward()
     assert at.grad is not None
     assert torch.equal(at.grad.cpu(), torch.zeros_like(places))
+
+
+@pytest.mark.parametrize("dimensions", [2, 3])
+def test_gradients_of_functions_of_nearest_samples(dimensions: int) -> None:
+    """``torch.func`` refuses functions with gradients of their own in a kernel."""
+    x, places = (X, PLACES) if dimensions == 2 else (VOLUME, PLACES_IN_VOLUMES)
+
+    def of_places(x: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
+        return functional.grid_sample(x, g, mode="nearest", align_corners=False).sum()
+
+    found = torch.func.grad(of_places, (0, 1))
+    for part in (0, 1):
+        assert_as_on_the_cpu(lambda x, g, part=part: found(x, g)[part], x.detach(), places.detach())
+    each = torch.func.vmap(lambda x, g: found(x[None], g[None])[1])
+    assert_as_on_the_cpu(each, x.detach(), places.detach())

@@ -96,6 +96,20 @@ def test_second_gradients(dimensions: int, places: bool) -> None:
     assert_as_on_the_cpu(of_gradient, x.requires_grad_(), rtol=1e-4)
 
 
+@pytest.mark.parametrize("dimensions", [2, 3])
+def test_gradients_of_functions(dimensions: int) -> None:
+    """``torch.func`` refuses functions with gradients of their own in a kernel."""
+    pool = pool_of(dimensions)
+    of_one = torch.func.grad(lambda x: pool(x, 2).pow(2).sum())
+    x = special(dimensions).nan_to_num(0.0, 2.0, -2.0)
+    assert_as_on_the_cpu(of_one, x)
+    assert_as_on_the_cpu(torch.func.vmap(of_one), x)
+    assert_as_on_the_cpu(torch.func.vmap(of_one, 1), x)
+    assert_as_on_the_cpu(torch.func.vmap(torch.func.vmap(of_one)), x.unsqueeze(2))
+    summed = torch.func.vmap(lambda x: pool(x, 2).pow(2).sum())
+    assert_as_on_the_cpu(torch.func.grad(lambda x: summed(x).sum()), x)
+
+
 def test_a_compiled_function() -> None:
     x = special(2)
     compiled = torch.compile(
