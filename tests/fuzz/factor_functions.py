@@ -462,12 +462,12 @@ class Factors:
         return lambda *g: function(g[a], g[b])
 
     def well_conditioned(self, order: int, *, positive: bool) -> np.ndarray:
-        """A matrix with singular values of 1 to 8 that are apart."""
+        """A matrix with singular values of 1 to 10 that are apart."""
         x, y = self.rng.standard_normal((2, *self.batch, order, order))
         if self.is_complex:
             x = x + 1j * self.rng.standard_normal(x.shape)
         q, other = np.linalg.qr(x)[0], np.linalg.qr(y)[0]
-        values = 1 + 7 * (np.arange(order) + self.rng.uniform(-0.2, 0.2, order)) / max(1, order - 1)
+        values = 1 + 7 * (np.arange(order) + self.rng.uniform(0.0, 0.2, order)) / max(1, order - 1)
         made = (q * values) @ judges.adjoint(q if positive else other)
         return np.asarray((made + judges.adjoint(made)) / 2 if positive else made)
 
