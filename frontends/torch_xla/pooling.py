@@ -180,6 +180,11 @@ class _Windows(NamedTuple):
     gap: int
     number: int
 
+    def padding_behind(self, size: int) -> int:
+        """The padding that they need behind ``size`` elements."""
+        end = (self.number - 1) * self.step + (self.size - 1) * self.gap + 1
+        return max(0, end - size - self.padding)
+
 
 @functools.lru_cache(_MOST_COMPUTATIONS)
 def _search(dtype: Any, shape: tuple[int, ...], along: tuple[_Windows, ...]) -> Any:
@@ -221,10 +226,8 @@ def _search(dtype: Any, shape: tuple[int, ...], along: tuple[_Windows, ...]) -> 
         return xla_builder.Op.tuple([values, where.cast(xla_builder.Type.S64)])
 
     def along_one(found: Any, sizes: list[int], paddings: Any, dim: int, windows: _Windows) -> Any:
-        wide = (windows.size - 1) * windows.gap + 1
-        end = (windows.number - 1) * windows.step + wide
         bounds = [(0, 0, 0)] * len(sizes)
-        bounds[dim] = (windows.padding, max(0, end - sizes[dim] - windows.padding), 0)
+        bounds[dim] = (windows.padding, windows.padding_behind(sizes[dim]), 0)
         if any(bounds[dim]):
             found = tuple(op.pad(edge, bounds) for op, edge in zip(found, paddings, strict=True))
         sizes[dim] += sum(bounds[dim])
@@ -301,8 +304,7 @@ def _selection(dtype: Any, shape: tuple[int, ...], along: tuple[_Windows, ...]) 
     outer = list(shape[: -len(along)])
     bounds = [(0, 0)] * len(outer)
     for size, windows in zip(shape[len(outer) :], along, strict=True):
-        end = (windows.number - 1) * windows.step + windows.size
-        bounds.append((windows.padding, max(0, end - size - windows.padding)))
+        bounds.append((windows.padding, windows.padding_behind(size)))
 
     def stays(best: Any, value: Any) -> Any:
         """Whether ``best`` stays the largest: the first of equal elements does, and a NaN before a number."""

@@ -390,6 +390,21 @@ class Computation:
         """A computation of everything that ``root`` needs (and all parameters), in dependency order."""
         return Computation(name, parameters, topological_order([*parameters, root]), root)
 
+    @staticmethod
+    def of_results(
+        name: str,
+        parameters: Sequence[Instruction],
+        instructions: Sequence[Instruction],
+        results: Sequence[Instruction],
+    ) -> Computation:
+        """A computation of ``instructions``, parameters among them, in their order. Several ``results`` become a tuple
+        behind them.
+        """
+        if len(results) == 1:
+            return Computation(name, parameters, instructions, results[0])
+        root = Instruction("tuple", TupleShape(tuple(r.shape for r in results)), results)  # type: ignore[misc]
+        return Computation(name, parameters, [*instructions, root], root)
+
 
 def topological_order(
     roots: Iterable[Instruction], among: Container[Instruction] | None = None

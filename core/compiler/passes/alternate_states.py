@@ -88,11 +88,8 @@ def _cost_of(loop: Instruction) -> tuple[int, int]:
     results = [alone]
     if len(loop.operands) > 1:
         results = [get_tuple_element(alone, n) for n in range(len(loop.operands))]
-    root = Instruction("tuple", one_or_tuple([r.shape for r in results]), results)
-    if len(results) == 1:
-        entry = Computation("alone", operands, [*operands, alone], alone)
-    else:
-        entry = Computation("alone", operands, [*operands, alone, *results, root], root)
+    computed = [alone] if results == [alone] else [alone, *results]
+    entry = Computation.of_results("alone", operands, [*operands, *computed], results)
     module = unshare_control_flow(Module("alone", entry))
     (alone,) = (i for i in module.entry.instructions if i.opcode == "while")
     assignment = assign(module)
@@ -166,12 +163,7 @@ def _doubled(loop: Instruction) -> Instruction:
     else:
         more, values = _step(body, values)
         attributes["trip_count"] = _trips(loop) // 2
-    instructions += more
-    root = values[0]
-    if len(values) > 1:
-        root = Instruction("tuple", loop.shape, values)
-        instructions.append(root)
-    twice = Computation(body.name, body.parameters, instructions, root)
+    twice = Computation.of_results(body.name, body.parameters, [*instructions, *more], values)
     return loop.replace(attributes=attributes, called=[condition, twice])
 
 
@@ -200,12 +192,8 @@ def _conditional_step(
         parameters = [parameter(n, p.shape) for n, p in enumerate(body.parameters)]
         inside, results = _step(body, parameters) if is_step else ([], [*parameters])
         kept = [results[n] for n in changing]
-        root = kept[0]
-        if len(kept) > 1:
-            root = Instruction("tuple", one_or_tuple([r.shape for r in kept]), kept)
-            inside.append(root)
         name = f"{body.name}_{'again' if is_step else 'over'}"
-        branches.append(Computation(name, parameters, [*parameters, *inside], root))
+        branches.append(Computation.of_results(name, parameters, [*parameters, *inside], kept))
     chosen = Instruction(
         "conditional",
         one_or_tuple([states[n].shape for n in changing]),

@@ -22,7 +22,6 @@ from ..ir.hlo import (
     get_tuple_element,
     parameter,
 )
-from ..ir.shape_rules import one_or_tuple
 from ..memory.inplace import in_place_operands
 from .collective_groups import meets_others
 from .rewrite import map_computations, on_mapped
@@ -242,12 +241,9 @@ def chain_of(
     else:
         results = [get_tuple_element(last, n) for n in range(len(last.result_shapes))]
         body += results
-    root = results[0]
-    if len(results) > 1:
-        root = Instruction("tuple", one_or_tuple([r.shape for r in results]), results)
-        body.append(root)
     parameters = [inner[o] for o in operands]
-    return operands, Computation(f"chain_{loops[-1].name}", parameters, [*parameters, *body], root)
+    name = f"chain_{loops[-1].name}"
+    return operands, Computation.of_results(name, parameters, [*parameters, *body], results)
 
 
 def _with_chain(finder: _Finder, loops: Sequence[Instruction]) -> tuple[Computation, int]:

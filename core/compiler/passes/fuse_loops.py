@@ -130,18 +130,15 @@ def _fused(
     if isinstance(loop.shape, TupleShape):
         roots = [get_tuple_element(body, n) for n in wanted]
         instructions += roots
-    root = roots[0]
-    if len(roots) > 1:
-        root = Instruction("tuple", TupleShape(tuple(r.shape for r in roots)), roots)  # type: ignore[misc]
-        instructions.append(root)
     in_place = tuple((wanted.index(n), operands.index(loop.operands[n])) for n in updated)
     name = loop.name or "while"
+    computation = Computation.of_results(f"fused_{name}", parameters, instructions, roots)
     fusion = Instruction(
         "fusion",
-        root.shape,
+        computation.root.shape,
         operands,
         {"kind": "while", "in_place": in_place},
-        [Computation(f"fused_{name}", parameters, instructions, root)],
+        [computation],
         f"{name}_fusion",
         loop.metadata,
     )

@@ -263,14 +263,9 @@ def _specialise(
         mapped[i] = new
         output.append(new)
     if results is None:
-        root = mapped[computation.root]
-    else:
-        values = [mapped[r] for r in results]
-        root = values[0]
-        if len(values) > 1:
-            root = Instruction("tuple", TupleShape(tuple(v.shape for v in values)), values)  # type: ignore[misc]
-            output.append(root)
-    return Computation(computation.name, parameters, output, root)
+        return Computation(computation.name, parameters, output, mapped[computation.root])
+    values = [mapped[r] for r in results]
+    return Computation.of_results(computation.name, parameters, output, values)
 
 
 # ----------------------------------------------------------------------------------------- hoisting

@@ -220,12 +220,7 @@ class Scope:
     def computation(self, name: str, results: Sequence[Instruction]) -> Computation:
         """The new computation with these results."""
         parameters = [i for i in self.instructions if i.opcode == "parameter"]
-        root = results[0]
-        if len(results) > 1:
-            shape = TupleShape(tuple(r.shape for r in results))  # type: ignore[misc]
-            root = Instruction("tuple", shape, results)
-            self.instructions.append(root)
-        return Computation(name, parameters, [*parameters, *self._rest()], root)
+        return Computation.of_results(name, parameters, [*parameters, *self._rest()], results)
 
     def _rest(self) -> list[Instruction]:
         return [i for i in self.instructions if i.opcode != "parameter"]
