@@ -51,6 +51,7 @@ from .passes.overwritten import forget_overwritten
 from .passes.random import expand_random
 from .passes.scattered_transposes import gather_transposes, turn_blocks
 from .passes.simplify import simplify
+from .passes.sorted_gathers import gather_by_sorting
 from .passes.split_reductions import split_reductions
 from .passes.split_scans import split_scans
 from .passes.split_scatters import split_scatters
@@ -101,6 +102,7 @@ OPTIMISATION: Final[tuple[Pass, ...]] = (
     hoist_invariants,
     take_known_branches,  # of loops, to which the selector was given
     simplify,  # what common subexpressions and loops have brought to light
+    gather_by_sorting,
     round_each_operation,  # behind the rules that would take the conversions away
     remove_barriers,
     match_collectives,

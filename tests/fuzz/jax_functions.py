@@ -178,6 +178,8 @@ ALONG: Final = [
     lambda x, axis: jnp.gradient(x, axis=axis) if x.shape[axis] > 1 else x,
     lambda x, axis: lax.associative_scan(lambda a, b: a * 0.5 + b, x, axis=axis),
     lambda x, axis: jnp.sort(x, axis, descending=True),
+    lambda x, axis: jnp.take_along_axis(x, jnp.argsort(x, axis), axis),
+    lambda x, axis: jnp.take_along_axis(jnp.flip(x, axis), jnp.argsort(x, axis), axis),
 ]
 
 

@@ -30,6 +30,7 @@ Arrays = list[np.ndarray]
 OPTIONAL_PASSES: Final = (
     "share_computations",
     "order_extrema",
+    "gather_by_sorting",
     "simplify",
     "eliminate_common_subexpressions",
     "simplify_loops",

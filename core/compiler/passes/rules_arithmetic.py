@@ -16,15 +16,17 @@ from ..ir.hlo import DotDimensionNumbers, Instruction, broadcast
 from ..ir.patterns import (
     constant_value,
     convert,
-    counts,
     is_constant,
     reshape,
     scalar_of,
     splat,
     splat_value,
 )
+from ..ir.ranges import Range, range_of
 
 Rule = Callable[[Instruction], Instruction | None]
+# How far the operands of a comparison are followed: every comparison of the program is.
+_DEEPEST_RANGE: Final = 5
 
 
 def add_zero(i: Instruction) -> Instruction | None:
@@ -231,19 +233,20 @@ def compare_known(i: Instruction) -> Instruction | None:
     value = constant_value(b)
     if a.dtype.kind == "pred" and value is not None and direction in ("EQ", "NE"):
         return a if bool(value) == (direction == "EQ") else i.derive("not", (a,))
-    if value is not None and counts(a):
-        return _compared_count(i, a, int(value))
+    if value is not None and a.dtype.is_integer:
+        return _compared_range(i, range_of(a, _DEEPEST_RANGE), int(value))
     return None
 
 
-def _compared_count(i: Instruction, iota: Instruction, value: int) -> Instruction | None:
-    """iota < 0, and other comparisons with a number that is below or above all of an iota."""
-    size = iota.dims[iota.attributes["dimension"]]
-    direction = i.attributes["direction"]
-    if direction in ("LT", "GE") and not 0 < value < size:
-        return splat_value((value > 0) == (direction == "LT"), i)
-    if direction in ("LE", "GT") and not 0 <= value < size - 1:
-        return splat_value((value >= 0) == (direction == "LE"), i)
+def _compared_range(i: Instruction, left: Range, value: int) -> Instruction | None:
+    """iota < 0, and other comparisons of integers with a number that is below or above all that they can be."""
+    for direction, opposite, always, never in (
+        ("LT", "GE", left.high < value, left.low >= value),
+        ("LE", "GT", left.high <= value, left.low > value),
+        ("NE", "EQ", not left.low <= value <= left.high, left.low == left.high == value),
+    ):
+        if i.attributes["direction"] in (direction, opposite) and (always or never):
+            return splat_value(always == (i.attributes["direction"] == direction), i)
     return None
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ...ir import dtypes
 from ...ir.patterns import reshape_groups
-from .ranges import Range, range_of
+from ...ir.ranges import Range, range_of
 
 if TYPE_CHECKING:
     from ...ir.hlo import Instruction

@@ -14,8 +14,8 @@ from ...fusion.fused import make_fusion
 from ...ir import dtypes
 from ...ir.hlo import Computation, Instruction, Shape, topological_order
 from ...ir.patterns import convert, reshape, reshaped_broadcast
+from ...ir.ranges import never_wraps, range_of
 from ...ir.registry import OPS
-from .ranges import never_wraps, range_of
 
 if TYPE_CHECKING:
     from ...targets.costs import Costs

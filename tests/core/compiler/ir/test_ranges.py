@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tripont.core.compiler.ir import dtypes, hlo
 from tripont.core.compiler.ir.dtypes import DType
-from tripont.core.compiler.passes.library.ranges import Range, never_wraps, of_dtype, range_of
+from tripont.core.compiler.ir.ranges import Range, never_wraps, of_dtype, range_of
 from tripont.core.compiler.reference.evaluate import evaluate
 
 from tests.core.compiler.builders import module, number, op

@@ -5,12 +5,15 @@ from __future__ import annotations
 import operator
 from typing import Final, NamedTuple
 
-from ...ir.dtypes import DType
-from ...ir.hlo import Instruction
+from .dtypes import DType
+from .hlo import Instruction
+from .patterns import counts
 
 # Chains of instructions are followed so far: what unpacks weights is short.
 _DEEPEST: Final = 10
-_MOVES: Final = frozenset(("bitcast", "broadcast", "copy", "reshape", "slice", "transpose"))
+_MOVES: Final = frozenset(
+    ("bitcast", "broadcast", "copy", "reshape", "reverse", "slice", "transpose")
+)
 
 
 class Range(NamedTuple):
@@ -38,8 +41,16 @@ def range_of(i: Instruction, deepest: int = _DEEPEST) -> Range:
     if i.opcode == "constant" and not i.dims:
         number = int(i.attributes["literal"])
         return Range(number, number)
+    if counts(i):
+        return Range(0, max(i.dims[i.attributes["dimension"]] - 1, 0))
     if i.opcode in _MOVES and i.dtype is i.operands[0].dtype:
         return range_of(i.operands[0], deepest - 1)
+    if i.opcode == "sort":
+        return range_of(i.operands[0], deepest - 1)
+    if i.opcode == "get-tuple-element" and i.operands[0].opcode == "sort":
+        return range_of(i.operands[0].operands[i.attributes["index"]], deepest - 1)
+    if i.opcode == "convert" and i.operands[0].dtype.kind == "pred":
+        return Range(0, 1)
     if i.opcode == "convert" and i.operands[0].dtype.is_integer:
         found = range_of(i.operands[0], deepest - 1)
     elif i.opcode == "and":
