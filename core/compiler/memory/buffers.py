@@ -43,7 +43,7 @@ from ..ir.hlo import Instruction, Module
 from .arena import place_in_arena
 from .inplace import in_place_operands, must_share
 from .lending import lend
-from .liveness import FOREVER, Branches, Group, Liveness, Value
+from .liveness import FOREVER, Branches, Group, Liveness, Value, liveness_of
 
 LARGE_LITERAL: Final = 1 << 16  # bytes
 # Where copies are made: an instruction, and what of it; see :func:`assign`.
@@ -133,7 +133,7 @@ def assign(module: Module) -> Assignment:
 
     Raises CompileError (RESOURCE_EXHAUSTED) for sizes that no machine has.
     """
-    live = Liveness(module)
+    live = liveness_of(module)
     sharing = _Sharing(live.touching)
     entry = module.entry
     allocations: list[Allocation] = []
@@ -143,6 +143,11 @@ def assign(module: Module) -> Assignment:
         for state, result in zip(loop.state, loop.results, strict=True):
             if not sharing.join(state.group, result.group, force=True):
                 raise internal("a loop's state changes its size", op="while")
+    # So are an operand of a conditional and what it is in a branch.
+    for branches in live.branches:
+        for value, share in branches.shares:
+            if not sharing.join(value.group, share.group, force=True):
+                raise internal("an operand changes its size in a branch", op="conditional")
 
     parameters: list[Value] = []
     for p in entry.parameters:
@@ -459,7 +464,7 @@ def check_assignment(module: Module, assignment: Assignment) -> None:
     Values that touch in time are looked at by the instruction: it must allow that result in that
     operand's place.
     """
-    live = Liveness(module)
+    live = liveness_of(module)
     spans: list[tuple[int, int, int, int, Value]] = []  # allocation, begin, end, start time; value
     fresh = {(v.instruction, v.index, v.start): v for v in live.all}
     for value in assignment.all_values:

@@ -6,6 +6,9 @@ loop but made outside stays alive to the loop's end. Values that are other value
 (get-tuple-element, bitcast, an invariant of a loop, a branch's parameter) are aliases and have no
 memory of their own. A view (:mod:`.views`) is a value of its own in the memory of another one, its base, which
 lives as long as the view does.
+
+Of the branches of a conditional one runs. An array that dies in them is another value in each, a share, in the same
+memory: what a branch writes over its share, the other branches do not see.
 """
 
 from __future__ import annotations
@@ -71,10 +74,27 @@ class Group:
         return max(v.end for v in self.values)
 
 
-class Liveness:
-    """Numbers the schedule and finds the values and when they are alive."""
+def liveness_of(module: Module) -> Liveness:
+    """The values of ``module``, with shares wherever an array dies in a conditional."""
+    shared: set[tuple[Instruction, int]] = set()
+    while True:  # once more for each conditional around another one
+        live = Liveness(module, frozenset(shared))
+        found = live.dying_in_branches() - shared
+        if not found:
+            return live
+        shared |= found
 
-    def __init__(self, module: Module) -> None:
+
+class Liveness:
+    """Numbers the schedule and finds the values and when they are alive.
+
+    ``shared``: the operands, by conditional and position, that die in the branches, so that each branch has its share.
+    """
+
+    def __init__(
+        self, module: Module, shared: frozenset[tuple[Instruction, int]] = frozenset()
+    ) -> None:
+        self.shared = shared
         self.time = 0
         self.values: dict[Instruction, tuple[Value | None, ...]] = {}
         self.all: list[Value] = []
@@ -270,10 +290,21 @@ class Liveness:
         first = 1
         branches: list[list[Value | None]] = []
         ends: list[int] = []
+        shares: list[tuple[Value, Value]] = []
         for branch in instruction.called:
+            self.tick()
+            own: dict[Value, Value | None] = {}  # a value may be several operands
             for p in branch.parameters:
                 self.check_new(p)
-                self.values[p] = (operands[first + p.attributes["index"]],)
+                position = first + p.attributes["index"]
+                value = operands[position]
+                if value is not None and (instruction, position) in self.shared:
+                    if value not in own:
+                        own[value] = share = self.define(p, 0, p.shape)
+                        assert share is not None
+                        shares.append((value, share))
+                    value = own[value]
+                self.values[p] = (value,)
             first += len(branch.parameters)
             self.visit(branch)
             results = [self.values[r][0] for r in branch.results]
@@ -285,7 +316,21 @@ class Liveness:
             self.define(instruction, n, s) for n, s in enumerate(instruction.result_shapes)
         )
         self.values[instruction] = values
-        self.branches.append(Branches(instruction, branches, values, ends))
+        self.branches.append(Branches(instruction, operands, shares, branches, values, begin, ends))
+
+    def dying_in_branches(self) -> set[tuple[Instruction, int]]:
+        """The operands of conditionals that a branch reads, or gives on, and nothing behind the conditional."""
+        bases = {view.base for view in self.views}
+        return {
+            (branches.instruction, position)
+            for branches in self.branches
+            for position, value in enumerate(branches.operands)
+            if value is not None
+            and branches.begin < value.end <= branches.ends[-1]
+            and value.base is None
+            and value not in bases
+            and value.instruction.opcode != "constant"
+        }
 
 
 def comes_in_only_at(places: Sequence[int], candidates: Sequence[int]) -> bool:
@@ -310,9 +355,17 @@ class Loop:
 
 @dataclass(slots=True)
 class Branches:
+    """A conditional. ``shares``: operands that die in the branches, each with what it is in one of them.
+
+    ``begin`` is when the operands are there, ``ends`` when each branch is done.
+    """
+
     instruction: Instruction
+    operands: list[Value | None]
+    shares: list[tuple[Value, Value]]
     results_of_branch: list[list[Value | None]]
     results: tuple[Value | None, ...]
+    begin: int
     ends: list[int]
 
 

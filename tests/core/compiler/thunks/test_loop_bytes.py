@@ -241,17 +241,8 @@ def test_there_are_thirty_forms():
     assert len({f.__name__ for f in FORMS}) == 30
 
 
-# Known to copy the buffer in each step.
-COPIED = {
-    branch_of_two_updates: "the branches of a conditional are alive one after the other: the first one's result"
-    " cannot have the memory of an array that the second one reads",
-}
-
-
 @pytest.mark.parametrize("form", FORMS, ids=lambda f: f.__name__)
-def test_step_does_not_depend_on_the_buffer(form, request):
-    if form in COPIED:
-        request.applymarker(pytest.mark.xfail(reason=COPIED[form], strict=True))
+def test_step_does_not_depend_on_the_buffer(form):
     small, large = (bytes_of_step(form, [f32(n, 8), f32(8), np.int32(5)]) for n in SIZES)
     assert 0 < small == large
 
