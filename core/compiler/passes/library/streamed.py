@@ -38,7 +38,8 @@ def match_streamed(dot: Instruction, context: Context) -> Instruction | None:
     left = _contracted_last(dot.operands[rows], contracting[rows])
     is_made = right is not None
     if right is None:
-        if left is dot.operands[rows] and left.dtype is accumulator:
+        lies = array is dot.operands[matrix]
+        if lies and left is dot.operands[rows] and left.dtype is accumulator:
             return None  # as it is
         right = reshape(array, dims)
     left = convert(reshape(left, (few, k)), accumulator)
