@@ -344,6 +344,9 @@ class Products:
         "yes or no",
         "such products, and those that the next two say, have a rhs of [n, k] too",
     ]
+    turned_rows: Annotated[
+        int, "rows", "from which on they have in any case: turning it takes little of the time then"
+    ]
     flat_rows: Annotated[
         int, "rows", "up to which, with many columns, a library's copy of rhs costs most"
     ]

@@ -31,6 +31,8 @@ f32              two vectors of columns or more  the "dot" kernel below, oneDNN 
                  Zen: all others whose rhs
                  is not [n, k] (nor is that of
                  products of few rows there),
+                 Zen 4: from 1,024 rows on
+                 those of [n, k] too,
                  and few rows that nearly fill
                  vectors by [n, k];
                  of any size where there is no
@@ -157,7 +159,7 @@ def prefers_generated(
         least, most = costs.small_sides
         small = least <= min(m, n) and max(m, n, k) <= most
         far = min(m, n) >= costs.far_side and (m + n) * k * lhs.size >= costs.far_f32
-        lies = costs.turns_f32 or not turned
+        lies = costs.turns_f32 or not turned or m >= costs.turned_rows
         if not turned and _is_spread(m, n, k, lhs, target):
             flat = far = False
         return m * n * k <= costs.most_f32 or small or (lies and (flat or far))
