@@ -519,6 +519,11 @@ class Convolutions:
         "part",
         "of a plain one's positions that are zeros behind its rows, up to which it is so generated",
     ]
+    strided_pairs_first: Annotated[
+        bool,
+        "yes or no",
+        "it is with features first too for windows of one element with a stride",
+    ]
     pair_terms: Annotated[
         int, "terms", "up to which a plain one is so generated whatever its zeros; 0: none is"
     ]
@@ -544,6 +549,11 @@ class Convolutions:
         "it is in f32 for gradients of weights of windows that lie apart, of one element too, and of two to "
         "few_outputs input features, features last",
     ]
+    few_window: Annotated[
+        int,
+        "elements",
+        "of a window of so few input features, up to which it is for such gradients",
+    ]
     vast_features: Annotated[
         int,
         "features",
@@ -555,9 +565,16 @@ class Convolutions:
         "in and out, from which on f32 gradients of weights of windows of one element are products, features last",
     ]
     point_terms: Annotated[int, "positions", "of all images, up to which they are"]
-    bf16_point_features: Annotated[
-        int, "features", "in and out, from which on those of bf16 are, of any number of positions"
+    turned_point_terms: Annotated[
+        int,
+        "positions",
+        "of all images, from which on in f32 the fewer of the features in and out are the rows of such a product, "
+        "whose result is transposed then",
     ]
+    bf16_point_features: Annotated[
+        int, "features", "in and out, from which on those of bf16 are products"
+    ]
+    bf16_point_terms: Annotated[int, "positions", "of all images, up to which those of bf16 are"]
     strided_point_features: Annotated[
         int,
         "features",
@@ -570,27 +587,53 @@ class Convolutions:
         "where windows of one element, features first, are products of the kernel by each image, in f32, bf16 and f16; "
         "one image is in any case; 0: none are",
     ]
+    first_points_turned: Annotated[
+        float,
+        "times",
+        "the elements of the kernel, that the image and the result have at least where such a product's kernel does "
+        "not lie as [o, i], as that of a gradient of inputs, and is transposed",
+    ]
     generates_strided_points: Annotated[
         bool, "yes or no", "it is in f32 for windows of one element with a stride, features first"
+    ]
+    generates_strided_point_inputs: Annotated[
+        bool, "yes or no", "it is for the gradients of their inputs too"
     ]
     f16_features: Annotated[
         int,
         "features",
-        "in or out, up to which forward ones are in f16; gradients of inputs up to twice as many in and out; as in f32 "
-        "with features first, and for windows of one element, too; 0: as in f32 with features last",
+        "in or out, up to which forward ones are in f16; gradients of inputs up to twice as many in and out; and for "
+        "windows of one element; 0: as in f32 with features last",
     ]
+    generates_f16_first: Annotated[bool, "yes or no", "it is in f16 as in f32, features first"]
     first_bf16_features: Annotated[
         int,
         "features",
         "in and out of a group, up to which it is in bf16, features first, but for gradients of weights; 0: it is not",
+    ]
+    first_bf16_any: Annotated[
+        bool,
+        "yes or no",
+        "it is then in groups too, and for few input features and terms with strides",
     ]
     point_rows: Annotated[
         int,
         "positions",
         "of all images, up to which windows of one element are rows of a product of f32 or bf16; 0: none are",
     ]
+    f32_point_rows: Annotated[
+        int, "positions", "the same of f32 with features last, if the product is packed"
+    ]
     bf16_point_rows: Annotated[
         int, "positions", "the same of bf16 with features last, if the product is packed"
+    ]
+    bf16_turned_point_rows: Annotated[
+        int,
+        "positions",
+        "the same of these if the kernel lies as [o, i], as in gradients of inputs",
+    ]
+    first_bf16_point_rows: Annotated[
+        int, "positions", "the same of bf16 with features first, which are transposed"
     ]
     window_rows: Annotated[int, "positions", "the same of larger windows, of f32"]
     window_kernel: Annotated[int, "elements", "of the smallest kernel of these"]

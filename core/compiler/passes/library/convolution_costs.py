@@ -22,7 +22,11 @@ f32 bf16 and f16   three dimensions, features first, or the gradient of windows 
                    one after the other; groups of up to 8 features, forward; without
                    AVX-512 some gradients of weights; on Zen 4 and 5 features first
                    in one dimension, and gradients of weights of grouped and strided ones
-                   and of dilated ones in one dimension; on Zen 5 gradients of inputs of
+                   and of dilated ones in one dimension; on Zen 5 (and on Zen 4, but for
+                   gradients of inputs of groups, of depthwise windows and of windows of one
+                   element with a stride, and for those of weights of groups, which it does
+                   generate, of fewer than 512 features, and of windows above 3x3 of 2 to 4
+                   input features) gradients of inputs of
                    groups of up to 8 features, not those of weights, of inputs of depthwise
                    windows above 3x3, and of weights of many features and terms (512 features:
                    of any terms), of windows that lie apart (of one element too, those of 64
@@ -46,9 +50,11 @@ Zen                for what only Zen 4 and 5 generate, for sums of up to 16,384 
                    32 features and more, features last, in one or two dimensions, but for
                    windows of one element without a stride, and those with an even number of
                    pixels in a row, without strides and groups, in images below 40x40 (Zen 5:
-                   3x3 below 62x62, but for up to 512 positions in all images); on Zen 5,
+                   3x3 below 62x62, but for up to 512 positions in all images); on Zen 4 and 5,
                    features first in two dimensions, but for gradients of weights, up to 8
-                   features, groups of as many, and up to 36 terms of up to 4 features
+                   features, groups of as many (Zen 5), and up to 36 terms of up to 4 features
+                   (Zen 4: without strides); on Zen 4, features first, gradients of weights of
+                   windows of one element with a stride
 bf16 of oneDNN,    as on Zen, but for few output features, which tiles compute fast;     oneDNN
 AMX                groups of up to 8 features, but gradients of weights; depthwise
                    ones of windows above 3x3; from 16 features on, in
@@ -56,6 +62,11 @@ AMX                groups of up to 8 features, but gradients of weights; depthwi
                    all but grouped ones
 f32, bf16, Zen 5   forward ones of few positions, as products                           the rows above
                    (:func:`.window_rows.match_few_positions`)
+f32, bf16, Zen 4   the same; 1x1 of any number of positions, features last, and in bf16    the rows above
+                   features first
+f32, bf16, f16,    as products, gradients of 1x1 weights (bf16: up to 4,096 positions),    the rows above
+Zen 4              and 1x1 with features first (:mod:`.first_points`)
+f16, Zen 4         features first, as f32                                               oneDNN in f32
 f32, bf16, f16,    as products, gradients of 1x1 weights (f32 and f16: from 256        the rows above
 Xeon with FP16     features on, up to 512 positions; strided ones of any number);
 and without AMX    generated gradients of f32 weights of 512 features and more
@@ -125,9 +136,10 @@ def prefers_generated(convolution: Instruction, target: Target) -> bool:
     if shape.is_slow_in_f32(costs):
         return True
     lanes = target.vector_bytes // dtypes.F32.size
-    if set(types) == {dtypes.F16} and costs.f16_features > 0:
-        return shape.is_slow_in_f16(costs) or shape.is_slow_first(costs, lanes)
-    return set(types) == {dtypes.F32} and shape.is_slow_first(costs, lanes)
+    if set(types) == {dtypes.F16} and costs.f16_features > 0 and shape.is_slow_in_f16(costs):
+        return True
+    alike = {dtypes.F32} | ({dtypes.F16} if costs.generates_f16_first else set())
+    return len(set(types)) == 1 and lhs.dtype in alike and shape.is_slow_first(costs, lanes)
 
 
 def way_of(convolution: Instruction, target: Target) -> Way | None:
@@ -160,7 +172,10 @@ def _has_good_pairs(convolution: Instruction, target: Target) -> bool:
     shape = _Class(convolution)
     if not 0 < least <= min(shape.inputs, shape.outputs):
         return False
-    if shape.rank > 2 or shape.is_spatial_minor or not (shape.positions > 1 or shape.skips):
+    points = shape.positions == 1
+    if shape.rank > 2 or (points and not shape.skips):
+        return False
+    if shape.is_spatial_minor and not (points and costs.strided_pairs_first):
         return False
     form = form_of(convolution, target)
     if form is None or form.is_matrix:
@@ -255,7 +270,9 @@ class _Class:
         """
         if self.rank != 2 or not self.is_spatial_minor:
             return False
-        if self.window == 1 and self.groups == 1 and costs.generates_strided_points:
+        strided = costs.generates_strided_points
+        strided &= not self.is_input or costs.generates_strided_point_inputs
+        if self.window == 1 and self.groups == 1 and strided:
             return True
         if not self.is_plain:
             return False
@@ -287,9 +304,10 @@ class _Class:
         if self.rank != 2 or not self.is_spatial_minor or self.is_depthwise:
             return False
         if max(self.inputs, self.outputs) <= costs.first_bf16_features:
-            return self.groups > 1 or self.is_plain
+            return self.is_plain or (self.groups > 1 and costs.first_bf16_any)
         few = self.groups == 1 and self.inputs <= costs.few_outputs and self.terms <= _FEW_TERMS
-        return few and costs.first_bf16_features > 0
+        plain = self.is_plain or costs.first_bf16_any
+        return few and plain and costs.first_bf16_features > 0
 
     def is_slow_for_patches(self, costs: Convolutions) -> bool:
         """The same of patches, and of the gradient of the weights of patches that have more elements than there are
@@ -308,8 +326,8 @@ class _Class:
             if apart or self.inputs == 1 or (wide and self.positions > 1):
                 return True
         if costs.generates_apart_gradients and self.groups == 1:
-            few = 1 < self.inputs <= costs.few_outputs and not self.is_spatial_minor
-            if self.is_apart or few:
+            few = 1 < self.inputs <= costs.few_outputs and self.positions <= costs.few_window
+            if self.is_apart or (few and not self.is_spatial_minor):
                 return True
         several = self.skips and self.inputs > costs.few_outputs
         grouped = self.groups > 1 and not (costs.generates_group_inputs and self.is_narrow(costs))

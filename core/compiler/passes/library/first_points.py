@@ -27,10 +27,12 @@ _TYPES: Final = ({dtypes.F32}, {dtypes.F16}, {dtypes.BF16})
 
 def match_first_points(convolution: Instruction, context: Context) -> Instruction | None:
     """The product that computes ``convolution``; None if its windows are larger or have strides or padding, features
-    are not first, or its images have so few positions that copies of the kernel, one for each image, take long.
+    are not first, or its images have so few positions that copies of the kernel, one for each image, or its transpose
+    take long.
     """
     lhs, rhs = convolution.operands
-    least = context.target.costs.convolutions.first_points
+    costs = context.target.costs.convolutions
+    least = costs.first_points
     numbers: ConvolutionDimensionNumbers = convolution.attributes["dimension_numbers"]
     if least == 0 or {lhs.dtype, rhs.dtype, convolution.dtype} not in _TYPES:
         return None
@@ -44,9 +46,11 @@ def match_first_points(convolution: Instruction, context: Context) -> Instructio
     outputs, positions = convolution.dims[1], math.prod(sizes)
     if rank == 2 or 0 in convolution.dims or inputs == 0:
         return None
-    if images > 1 and positions * (inputs + outputs) < least * inputs * outputs:
-        return None
     order = (numbers.kernel_output_feature, numbers.kernel_input_feature, *numbers.kernel_spatial)
+    if images == 1:
+        least = costs.first_points_turned if order[0] > order[1] else 0.0
+    if positions * (inputs + outputs) < least * inputs * outputs:
+        return None
     kernel = reshape(transpose(rhs, order), (outputs, inputs))
     image = reshape(lhs, (images, inputs, positions) if images > 1 else (inputs, positions))
     batch: tuple[int, ...] = ()

@@ -1,7 +1,8 @@
 """Gradients of the weights of windows of one element that are matrix products: [positions, i] by [positions, o].
 
 As a convolution (:mod:`.window_products`) such a gradient reads its operands once more for each tile of its result. A
-product (:mod:`.packed`) copies the parts that its tiles share, and cuts long sums.
+product (:mod:`.packed`) copies the parts that its tiles share, and cuts long sums. It reads its first operand where it
+lies, for each tile a part of a line of each position: where positions are many, that is the operand of fewer features.
 """
 
 from __future__ import annotations
@@ -39,15 +40,13 @@ def match_point_gradient(convolution: Instruction, context: Context) -> Instruct
     if not is_weights_gradient(convolution) or not _has_one_position(convolution):
         return None
     strides = [w.window_dilation if w.size > 1 else 1 for w in windows]
-    least = costs.point_features
-    skips, is_bf16 = any(stride > 1 for stride in strides), types == {dtypes.BF16}
-    if skips:
-        least = costs.strided_point_features
-    elif is_bf16:
-        least = costs.bf16_point_features
+    least, most = costs.point_features, costs.point_terms
     positions = math.prod(rhs.dims) // outputs
-    are_many = positions > costs.point_terms and not (skips or is_bf16)
-    if min(inputs, outputs) < least or are_many:
+    if any(stride > 1 for stride in strides):
+        least, most = costs.strided_point_features, positions
+    elif types == {dtypes.BF16}:
+        least, most = costs.bf16_point_features, costs.bf16_point_terms
+    if min(inputs, outputs) < least or positions > most:
         return None
     minor = len(lhs.dims) - 1
     if numbers.input_batch != minor or numbers.kernel_output_feature != minor:
@@ -55,19 +54,24 @@ def match_point_gradient(convolution: Instruction, context: Context) -> Instruct
     lhs = _met(lhs, numbers, windows, strides)
     x = transpose(lhs, [numbers.input_feature, *numbers.input_spatial, minor])
     y = transpose(rhs, [numbers.kernel_input_feature, *numbers.kernel_spatial, minor])
+    factors = [reshape(x, (positions, inputs)), reshape(y, (positions, outputs))]
+    is_long = types == {dtypes.F32} and positions >= costs.turned_point_terms
+    turns = is_long and inputs > outputs
+    if turns:
+        factors.reverse()
     dot = convolution.derive(
         "dot",
-        (reshape(x, (positions, inputs)), reshape(y, (positions, outputs))),
+        factors,
         {
             "dimension_numbers": DotDimensionNumbers((0,), (0,)),
             "precision": convolution.attributes["precision"],
         },
-        shape=Shape(convolution.dtype, (inputs, outputs)),
+        shape=Shape(convolution.dtype, tuple(f.dims[1] for f in factors)),
     )
     product = match_dot(dot, context)
     if product is None:
         return None
-    if numbers.output_batch > numbers.output_feature:
+    if (numbers.output_batch > numbers.output_feature) is not turns:
         product = transpose(product, (1, 0))
     return reshape(product, convolution.dims)  # all other dimensions are of one element
 

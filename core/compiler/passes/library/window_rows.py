@@ -73,9 +73,12 @@ def match_few_positions(convolution: Instruction, context: Context) -> Instructi
         if rows <= costs.point_rows:
             return _product(convolution, context, True)
         last = len(convolution.dims) - 1
-        lies = numbers.input_feature == numbers.output_feature == last
-        many = is_bf16 and lies and rows <= costs.bf16_point_rows
-        return _product(convolution, context) if many else None
+        most = costs.bf16_point_rows if is_bf16 else costs.f32_point_rows
+        if is_bf16 and numbers.kernel_output_feature < numbers.kernel_input_feature:
+            most = min(most, costs.bf16_turned_point_rows)
+        if not numbers.input_feature == numbers.output_feature == last:
+            most = costs.first_bf16_point_rows if is_bf16 else 0
+        return _product(convolution, context) if rows <= most else None
     most, least = (
         (costs.pair_rows, costs.pair_kernel)
         if is_bf16

@@ -312,22 +312,33 @@ _HOST: Final = Costs(
         patch=1 << 62,  # any
         pair_features=0,
         pair_zeros=0.05,
+        strided_pairs_first=False,
         pair_terms=0,
         library_dilated=False,
         generates_most_gradients=False,
         patches=0,
         generates_apart_gradients=False,
+        few_window=1 << 62,  # any
         vast_features=1 << 62,  # none
         point_features=1 << 62,
         point_terms=1 << 62,  # any
+        turned_point_terms=1 << 62,  # any are as they lie
         bf16_point_features=1 << 62,
+        bf16_point_terms=1 << 62,  # any
         strided_point_features=1 << 62,
         first_points=0.0,
+        first_points_turned=0.0,
         generates_strided_points=False,
+        generates_strided_point_inputs=False,
         f16_features=0,
+        generates_f16_first=False,
         first_bf16_features=0,
+        first_bf16_any=False,
         point_rows=0,
+        f32_point_rows=0,
         bf16_point_rows=0,
+        bf16_turned_point_rows=1 << 62,
+        first_bf16_point_rows=0,
         window_rows=0,
         window_kernel=1 << 19,
         pair_rows=0,
@@ -513,8 +524,63 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
         # Packing such a rhs as a whole takes as long, and its memory a second time.
         # f32 by [n, k], 4096x768x768: a library 107.5, turned and packed 113; 196 rows 107 and 105.
         products = replace(products, first_operands=1 << 23, first_rhs=1 << 21, turned_rows=1 << 10)
-        # 16x16 patches of bf16: 102 GFLOP/s, a library 183. 4x4 transposed by 2: 46 and 94.
-        convolutions = replace(convolutions, patch=64, library_dilated=True, pair_features=32)
+        convolutions = replace(
+            convolutions,
+            # 16x16 patches of bf16: 102 GFLOP/s, a library 183. 4x4 transposed by 2: 46 and 94.
+            patch=64,
+            library_dilated=True,
+            pair_features=32,
+            # 1x1, whose kernel a library lays out anew: 2048 to 512 of one image of 7x7 in f32 63 GFLOP/s, as a product
+            # 109, in bf16 63 and 218; of 8 images of 56x56, 256 to 64, f32 94 and 111, bf16 176 and 202.
+            point_rows=512,
+            f32_point_rows=1 << 62,
+            bf16_point_rows=1 << 62,
+            # Its input's gradient 177 and 167; of 256 to 1024, 8x14x14, 214 and 218.
+            bf16_turned_point_rows=1 << 11,
+            # 1x1 with features first, 256 to 64, 8x56x56: f32 62, generated 95, as products 108.
+            generates_first_points=True,
+            first_points=4.0,
+            # The input's gradient of 512 to 2048 of 7x7, whose kernel lies as [i, o]: bf16 117, with features last 164.
+            first_points_turned=1.0,
+            # 1024 to 256, 8x14x14: bf16 152, as a product with features last 188; f32 107 (generated) and 94.
+            first_bf16_point_rows=1 << 62,
+            # 256 to 512 with stride 2, 8x56x56: f32 75, generated 95; its input's gradient 80 and 71.
+            generates_strided_points=True,
+            # 3x3 of 16, 4x64x64, features first: f32 96, generated 109; of 64 94 and 104.
+            first_features=64,
+            first_features_ragged=16,
+            # 3x3 of 8, 4x28x28: bf16 48, generated 83; of 64 in 8 groups, 4x56x56, 130 and 90; of 3 to 32 with stride
+            # 2, 4x224x224, 84 and 53.
+            first_bf16_features=8,
+            # 4x4 patches of three features, 4x112x112: f32 102, generated 109; features first 54 and 95.
+            patches=16,
+            # Gradients of weights, features first, 1x1 of 1024 to 256, 4x14x14: f32 83, generated 105; of 3x3 of three
+            # features, features last, 4x64x64 89 and 113, of 7x7 with stride 2 87 and 77.
+            generates_apart_gradients=True,
+            few_window=9,
+            # ... of 3x3 of 32, 4x32x32, features first: 92 and 109; of 64, 4x64x64 90 and 93.
+            first_gradient_features=32,
+            # ... of 256 to 512 with stride 2, 4x56x56, features first: bf16 48, in pairs 136.
+            strided_pairs_first=True,
+            # 256 to 1024, 4x14x14: f16 65, generated 101.
+            generates_f16_first=True,
+            # Gradients of weights of 1x1 of 64 to 256, 8x56x56: f32 68, as a product 104.
+            point_features=16,
+            point_terms=1 << 62,
+            turned_point_terms=512,
+            # ... of 1024 to 256, 8x14x14: bf16 180, as a product 187; of 256 to 64, 8x56x56 144 and 133.
+            bf16_point_features=32,
+            bf16_point_terms=1 << 12,
+            # ... of 256 to 512 with stride 2 from 56x56: f32 64 and 87.
+            strided_point_features=64,
+            # 3x3 of 512, one image of 7x7: f32 80, as a product 110, bf16 102 and 215; of 8 images 224 either way.
+            window_rows=200,
+            pair_rows=200,
+            # Its weights' gradient: f32 62, generated 91; of 256, 14x14, as fast.
+            generates_wide_gradients=True,
+            gradient_terms=1 << 62,
+            vast_features=512,
+        )
     if name == "znver5":
         # Two multiply-adds of 64 bytes a cycle of 4.3 GHz are done before narrow parts of rows have come.
         kernels = replace(kernels, tiled_multiply_adds=8.0)
@@ -543,9 +609,12 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
             first_gradient_features=32,
             generates_first_points=True,
             generates_strided_points=True,
+            generates_strided_point_inputs=True,
             # oneDNN's are of f32: converting f16 takes it longer than what it gains.
             f16_features=16,
+            generates_f16_first=True,
             first_bf16_features=8,
+            first_bf16_any=True,
             # 2x2 of 4 features, features last, take 1.15 times as long as a library's.
             patches=16,
             generates_apart_gradients=True,

@@ -91,7 +91,8 @@ PATCHES: dict[str, Any] = {
         ({"feature_groups": 4}, False, False),
         (_gradient_of_weights(64, 1), False, False),
         (_gradient_of_weights(64, 2), True, False),
-        (_gradient_of_weights(3, 2), False, False),
+        (_gradient_of_weights(3, 2), True, False),
+        ({**_gradient_of_weights(3, 1), "window": [W(7)] * 2}, False, False),  # windows of 5x5
         ({**_gradient_of_weights(64, 1), "batch_groups": 4}, True, False),
     ],
     ids=str,
@@ -119,22 +120,22 @@ WIDE = {"sizes": {"N": 128, "C": 8, "O": 128, "H": 20, "W": 20}, "layout": LAYOU
         ({**_gradient_of_weights(64, 1), "batch_groups": 8}, False, True),
         ({**_gradient_of_weights(64, 1), "batch_groups": 2}, True, True),
         ({**WIDE, "window": [W(18)] * 2}, True, False),
-        ({**WIDE, "window": [W(20)] * 2}, True, False),
+        ({**WIDE, "window": [W(20)] * 2}, True, True),
         ({**_gradient_of_weights(64, 1)}, False, False),
         # Of three input features, and of too few or too many, or features first; of windows that lie apart.
-        (_gradient_of_weights(3, 1), True, False),
+        (_gradient_of_weights(3, 1), True, True),
         (_gradient_of_weights(1, 1), False, False),
         (_gradient_of_weights(5, 1), False, False),
         ({**_gradient_of_weights(3, 1), "layout": FIRST}, False, False),
-        ({**_gradient_of_weights(32, 1), "window": [W(11)] * 2}, True, False),
-        ({**_gradient_of_weights(32, 1), "window": [W(11)] * 2, "layout": FIRST}, True, False),
-        (PATCHES, True, False),
-        ({**PATCHES, "layout": FIRST}, True, False),
+        ({**_gradient_of_weights(32, 1), "window": [W(11)] * 2}, True, True),
+        ({**_gradient_of_weights(32, 1), "window": [W(11)] * 2, "layout": FIRST}, True, True),
+        (PATCHES, True, True),
+        ({**PATCHES, "layout": FIRST}, True, True),
         # Of so many features that the kernel is far, in few terms.
         (
             {**WIDE, "sizes": {"N": 512, "C": 1, "O": 512, "H": 9, "W": 9}, "window": [W(7)] * 2},
             True,
-            False,
+            True,
         ),
         (
             {**WIDE, "sizes": {"N": 511, "C": 1, "O": 512, "H": 9, "W": 9}, "window": [W(7)] * 2},
@@ -142,13 +143,13 @@ WIDE = {"sizes": {"N": 128, "C": 8, "O": 128, "H": 20, "W": 20}, "layout": LAYOU
             False,
         ),
         # Patches of three features.
-        ({"sizes": {**LARGE, "C": 3}, "window": [W(4, 4)] * 2}, True, False),
+        ({"sizes": {**LARGE, "C": 3}, "window": [W(4, 4)] * 2}, True, True),
         ({"sizes": {**LARGE, "C": 3}, "window": [W(2, 2)] * 2}, False, False),
         ({"sizes": {**LARGE, "C": 5}, "window": [W(4, 4)] * 2}, False, False),
         # Windows of one element, features first and last.
-        ({"window": [W(1)] * 2, "layout": LAYOUTS[1]}, True, False),
-        ({"window": [W(1, 2)] * 2, "layout": LAYOUTS[1]}, True, False),
-        ({"window": [W(1, base_dilation=2)] * 2, "layout": LAYOUTS[1]}, True, False),
+        ({"window": [W(1)] * 2, "layout": LAYOUTS[1]}, True, True),
+        ({"window": [W(1, 2)] * 2, "layout": LAYOUTS[1]}, True, True),
+        ({"window": [W(1, base_dilation=2)] * 2, "layout": LAYOUTS[1]}, True, False),  # an input's
         ({"window": [W(1)] * 2}, False, False),
         ({"window": [W(1, 2)] * 2}, False, False),
     ],
@@ -287,7 +288,7 @@ def test_f32_of_few_features_first(
     sizes = {"N": 2, "C": features, "O": 16, "H": 20, "W": width}
     made = convolution(**{"sizes": sizes, "window": SAME, "layout": LAYOUTS[1], **options})
     assert prefers_generated(made, for_cpu("znver5")) is zen_5
-    assert not prefers_generated(made, for_cpu("znver4"))
+    assert prefers_generated(made, for_cpu("znver4")) is zen_5
 
 
 @pytest.mark.parametrize(
@@ -299,6 +300,7 @@ def test_f32_gradients_of_weights_features_first(zen_5: bool, features: int, wid
     sizes = {"N": features, "C": 2, "O": 64, "H": width + 2, "W": width + 2}
     made = convolution(sizes, [W(width)] * 2, "CNHW,IOHW,NCHW")
     assert prefers_generated(made, for_cpu("znver5")) is zen_5
+    assert prefers_generated(made, for_cpu("znver4")) is zen_5
     assert not prefers_generated(made, for_cpu("x86-64-v4"))
 
 
@@ -332,35 +334,37 @@ def test_bf16_of_one_dnn(generated: bool, result: DType, options: dict[str, Any]
 
 
 @pytest.mark.parametrize(
-    ("zen_5", "options"),
+    ("zen_5", "zen_4", "options"),
     [
-        (False, {}),
-        (True, {"sizes": {**LARGE, "C": 16}}),
-        (True, {"sizes": {**LARGE, "O": 16}, "window": [W(3, 2, 1, 1)] * 2}),
-        (False, {"sizes": {**LARGE, "C": 17}}),
+        (False, False, {}),
+        (True, False, {"sizes": {**LARGE, "C": 16}}),
+        (True, False, {"sizes": {**LARGE, "O": 16}, "window": [W(3, 2, 1, 1)] * 2}),
+        (False, False, {"sizes": {**LARGE, "C": 17}}),
         (
             True,
+            False,
             {"sizes": {**LARGE, "C": 32, "O": 32}, "window": [W(3, 1, 1, 1, reversal=True)] * 2},
         ),
         (
             False,
+            False,
             {"sizes": {**LARGE, "C": 16, "O": 33}, "window": [W(3, 1, 1, 1, reversal=True)] * 2},
         ),
-        (False, {"sizes": {**LARGE, "C": 32, "O": 32}, "feature_groups": 2}),
-        (True, {"window": [W(1)] * 2}),
-        (True, {"window": [W(1)] * 2, "layout": LAYOUTS[1]}),
-        (True, {"sizes": {**LARGE, "W": 32}, "layout": LAYOUTS[1]}),
-        (False, {"layout": LAYOUTS[1]}),
-        (False, _gradient_of_weights(16, 1)),
-        (True, _gradient_of_weights(3, 1)),  # as in f32
+        (False, False, {"sizes": {**LARGE, "C": 32, "O": 32}, "feature_groups": 2}),
+        (True, False, {"window": [W(1)] * 2}),
+        (True, True, {"window": [W(1)] * 2, "layout": LAYOUTS[1]}),
+        (True, True, {"sizes": {**LARGE, "W": 32}, "layout": LAYOUTS[1]}),
+        (False, False, {"layout": LAYOUTS[1]}),
+        (False, False, _gradient_of_weights(16, 1)),
+        (True, True, _gradient_of_weights(3, 1)),  # as in f32
     ],
     ids=str,
 )
-def test_f16_on_zen_5(zen_5: bool, options: dict[str, Any]) -> None:
+def test_f16_on_zen_5(zen_5: bool, zen_4: bool, options: dict[str, Any]) -> None:
     given = {"sizes": LARGE, "window": SAME, "dtype": dtypes.F16, "result": dtypes.F16}
     made = convolution(**{**given, **options})
     assert prefers_generated(made, for_cpu("znver5")) is zen_5
-    assert not prefers_generated(made, for_cpu("znver4"))
+    assert prefers_generated(made, for_cpu("znver4")) is zen_4
 
 
 @pytest.mark.parametrize(
@@ -387,7 +391,24 @@ def test_bf16_of_few_features_first(
     given = {"sizes": sizes, "window": SAME, "layout": LAYOUTS[1], "dtype": dtypes.BF16}
     made = convolution(**{**given, "result": dtypes.BF16, **options})
     assert prefers_generated(made, for_cpu("znver5")) is zen_5
-    assert not prefers_generated(made, for_cpu("znver4"))
+    plain = options.keys() <= {"layout"}  # without groups and strides
+    assert prefers_generated(made, for_cpu("znver4")) is (zen_5 and plain)
+
+
+@pytest.mark.parametrize(
+    ("zen_4", "features", "stride", "taps"),
+    [(True, 32, 2, 1), (False, 31, 2, 1), (False, 32, 1, 1), (False, 32, 2, 3)],
+)
+def test_bf16_gradients_of_strided_points_features_first(
+    zen_4: bool, features: int, stride: int, taps: int
+) -> None:
+    """Of windows of one element in pairs, not of those of 3x3."""
+    size = 8 * stride + taps
+    sizes = {"N": features, "C": 2, "O": 64, "H": size, "W": size}
+    window = [W(9, window_dilation=stride)] * 2
+    made = convolution(sizes, window, "CNHW,IOHW,NCHW", dtype=dtypes.BF16, result=dtypes.BF16)
+    assert prefers_generated(made, for_cpu("znver4")) is zen_4
+    assert not prefers_generated(made, for_cpu("znver5"))
 
 
 @pytest.mark.parametrize("dtype", [dtypes.F32, dtypes.BF16], ids=str)

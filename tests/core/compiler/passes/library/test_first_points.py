@@ -54,8 +54,23 @@ def match(made: hlo.Instruction, cpu: str) -> hlo.Instruction | None:
 def test_which_are_products(is_product: bool, options: dict[str, Any]) -> None:
     made = convolution(**{"window": POINT, "layout": FIRST, **options})
     assert (match(made, EMERALD) is not None) is is_product
+    assert (match(made, "znver4") is not None) is is_product
     for other in ("znver5", "cascadelake", "x86-64-v3", f"{EMERALD}+amx-bf16"):
         assert match(made, other) is None
+
+
+@pytest.mark.parametrize(
+    ("is_product", "layout", "width"),
+    [(True, "NCHW,IOHW,NCHW", 103), (False, "NCHW,IOHW,NCHW", 102), (True, FIRST, 102)],
+)
+def test_kernels_that_are_transposed(is_product: bool, layout: str, width: int) -> None:
+    """One image that has fewer elements with its result than the kernel, as inputs' gradients have it: on a Zen 4 the
+    image and the result are transposed.
+    """
+    sizes = {"N": 1, "C": 200, "O": 210, "H": 1, "W": width}  # a kernel of 42,000 elements
+    made = convolution(sizes, POINT, layout)
+    assert (match(made, "znver4") is not None) is is_product
+    assert match(made, EMERALD) is not None
 
 
 @pytest.mark.parametrize("cpu", ["x86-64-v2", "x86-64-v3", "host"])

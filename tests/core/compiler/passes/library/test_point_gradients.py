@@ -56,7 +56,7 @@ def compiled(made: hlo.Instruction, target: Any) -> hlo.Module:
 def test_which_are_products(is_product: bool, options: dict[str, Any]) -> None:
     made = convolution(**{**GIVEN, **options})
     assert ("packed-dot" in kinds(compiled(made, for_cpu("znver5")))) is is_product
-    assert "packed-dot" not in kinds(compiled(made, for_cpu("znver4")))
+    assert "packed-dot" not in kinds(compiled(made, for_cpu("cascadelake")))
 
 
 @pytest.mark.parametrize("layout", [LAST, "CHWN,IHWO,NCHW"])
@@ -103,10 +103,62 @@ def test_which_are_products_on_an_emerald_rapids(
         made = convolution(**{**GIVEN, **options}, dtype=dtype, result=dtype)
         found = {
             cpu: match_point_gradient(made, Context(for_cpu(cpu), {}, {})) is not None
-            for cpu in ("emeraldrapids", "emeraldrapids+amx-bf16", "cascadelake", "znver4")
+            for cpu in ("emeraldrapids", "emeraldrapids+amx-bf16", "cascadelake")
         }
         assert found.pop("emeraldrapids") is is_product
         assert not any(found.values())
+
+
+MANY = {**SIZES, "C": 42}  # images of 99 positions: 4,158
+
+
+@pytest.mark.parametrize(
+    ("f32", "bf16", "options"),
+    [
+        (True, True, {}),
+        (True, False, {"sizes": MANY}),
+        (True, True, {"sizes": {**MANY, "C": 41}}),
+        (True, False, {"sizes": {**SIZES, "N": 16, "O": 31}}),
+        (False, False, {"sizes": {**SIZES, "N": 15}}),
+        (True, True, STRIDED),
+        (True, True, {**STRIDED, "sizes": {**STRIDED["sizes"], "C": 250}}),
+        (False, False, {**STRIDED, "sizes": {**STRIDED["sizes"], "N": 63}}),
+        (False, False, {"layout": "CNHW,IOHW,NCHW"}),
+    ],
+    ids=str,
+)
+def test_which_are_products_on_a_zen_4(f32: bool, bf16: bool, options: dict[str, Any]) -> None:
+    for dtype, is_product in ((dtypes.F32, f32), (dtypes.BF16, bf16)):
+        made = convolution(**{**GIVEN, **options}, dtype=dtype, result=dtype)
+        found = match_point_gradient(made, Context(for_cpu("znver4"), {}, {}))
+        assert (found is not None) is is_product
+
+
+@pytest.mark.parametrize(
+    ("rows", "features", "channels"),
+    [(33, (64, 33), 6), (64, (64, 33), 5), (33, (33, 64), 6), (64, (64, 64), 6)],
+    ids=str,
+)
+@pytest.mark.parametrize("layout", [LAST, "CHWN,IHWO,NCHW"])
+def test_many_positions_have_fewer_features_first(
+    layout: str, rows: int, features: tuple[int, int], channels: int
+) -> None:
+    """From 512 positions on, at a Zen 4's costs; the numbers are the gradient's either way."""
+    sizes = {"N": features[0], "C": channels, "O": features[1], "H": 9, "W": 11}
+    made = convolution(**{**GIVEN, "sizes": sizes, "layout": layout})
+    zen_4 = for_cpu("znver4").costs.convolutions
+    target = priced("x86-64-v3", True, convolutions={
+        "point_features": zen_4.point_features,
+        "point_terms": zen_4.point_terms,
+        "turned_point_terms": zen_4.turned_point_terms,
+    }, products={"packed_wide": 1, "most_f32": 1 << 62})  # fmt: skip
+    after = compiled(made, target)
+    (product,) = [i for i in after.entry.instructions if i.opcode == "packed-dot"]
+    assert product.attributes["config"]["m"] == rows
+    random = np.random.default_rng(0)
+    values = [random.integers(-2, 3, o.dims).astype(np.float32) for o in made.operands]
+    (got,) = NativeSimulation(after, "x86-64-v3").run(values)
+    np.testing.assert_array_equal(got, reference(made, *values))
 
 
 @pytest.mark.parametrize("layout", [LAST, "CHWN,IHWO,NCHW"])

@@ -93,7 +93,9 @@ def test_numbers(
 def test_rows_are_chosen_where_there_are_registers_of_matrices(options: dict[str, Any]) -> None:
     made = convolution(**options, dtype=BF16)
     assert prefers_generated(made, for_cpu(AMX))
-    assert not prefers_generated(made, for_cpu("znver4"))
+    assert not prefers_generated(
+        made, for_cpu("znver4")
+    )  # those of few positions are products before
 
 
 WIDE = {"N": 2, "C": 256, "O": 384, "H": 7, "W": 7}
@@ -234,6 +236,58 @@ def test_few_positions_are_rows_on_an_emerald_rapids(
         made = convolution(**{"sizes": SEVEN, **options}, dtype=dtype)
         assert _is_rows(made, "sapphirerapids") is rows
         assert not _is_rows(made, "sapphirerapids+amx-bf16")
+
+
+@pytest.mark.parametrize(
+    ("f32", "bf16", "options"),
+    [
+        (True, True, {"sizes": {**SEVEN, "N": 8}}),
+        (True, True, {"sizes": {**SEVEN, "N": 16}}),
+        (True, True, {"sizes": {**SEVEN, "N": 90}, "window": [W(1, 2), W(1)]}),
+        (True, True, {"sizes": {**SEVEN, "N": 8}, "layout": LAYOUTS[1]}),  # 392 positions
+        (False, True, {"sizes": {**SEVEN, "N": 16}, "layout": LAYOUTS[1]}),
+        (False, False, {"sizes": {**SEVEN, "N": 99, "O": 8}}),  # no panel
+        # The kernel of an input's gradient, of 2,009 positions and of 2,058.
+        (True, True, {"sizes": {**SEVEN, "N": 41}, "layout": "NHWC,HWOI,NHWC"}),
+        (True, False, {"sizes": {**SEVEN, "N": 42}, "layout": "NHWC,HWOI,NHWC"}),
+        # Larger windows, of 196 positions and of 245.
+        (True, True, {"sizes": {**SEVEN, "N": 4}, "window": SAME}),
+        (False, False, {"sizes": {**SEVEN, "N": 5}, "window": SAME}),
+        (False, True, {"sizes": {**SEVEN, "C": 128, "O": 128}, "window": SAME}),
+    ],
+    ids=str,
+)
+def test_points_are_rows_on_a_zen_4(f32: bool, bf16: bool, options: dict[str, Any]) -> None:
+    """Windows of one element of any number of positions, and larger ones of few."""
+    for dtype, rows in ((dtypes.F32, f32), (BF16, bf16)):
+        made = convolution(**{"window": [W(1), W(1)], **options}, dtype=dtype)
+        assert _is_rows(made, "znver4") is rows
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"N": 13, "C": 66, "O": 72, "H": 9, "W": 11},  # 1,287 positions
+        {"N": 3, "C": 17, "O": 33, "H": 1, "W": 401},
+        {"N": 1, "C": 1, "O": 96, "H": 23, "W": 29},
+        {"N": 0, "C": 66, "O": 72, "H": 9, "W": 11},
+        {"N": 3, "C": 0, "O": 72, "H": 9, "W": 11},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("dtype", [dtypes.F32, BF16], ids=str)
+def test_numbers_of_points_with_the_costs_of_a_zen_4(dtype: DType, sizes: dict[str, int]) -> None:
+    made = convolution(sizes, [W(1, 2), W(1)], LAYOUTS[0], dtype=dtype, result=dtype)
+    zen_4 = for_cpu("znver4").costs.convolutions
+    names = ("point_rows", "f32_point_rows", "bf16_point_rows")
+    rows = {name: getattr(zen_4, name) for name in names}
+    target = priced("x86-64-v3", False, convolutions=rows)
+    after = pipeline.run(module(made.operands, made), target, Dump())
+    if min(sizes["N"], sizes["C"]) > 0:
+        assert "window-product" not in kernels_of(after)
+    arrays = arrays_of(made)
+    (got,) = NativeSimulation(after, "x86-64-v3").run(arrays)
+    np.testing.assert_array_equal(got, reference(made, *arrays).astype(got.dtype))
 
 
 def test_gradients_and_integers_are_not_rows_of_few_positions() -> None:
