@@ -148,8 +148,13 @@ class Memory:
         int,
         "bytes",
         "of a single row, as sums have it, up to which the columns of such a matrix that are rows of memory are read "
-        "one after the other, and up to which those of 16 bits whose rows are rows of memory are read in one run by a "
-        "thread that has all columns; 0: they are not",
+        "one after the other; 0: they are not",
+    ]
+    streamed_run: Annotated[
+        int,
+        "bytes",
+        "of the result of a single row, as sums have it, up to which such a matrix of 16 bits whose rows are rows of "
+        "memory is read in one run by a thread that has all columns; 0: none is",
     ]
     streamed_made: Annotated[int, "bytes", "from which on writing one does that is made of less"]
     past_caches: Annotated[int, "bytes", "from which on a loop writes past the caches"]

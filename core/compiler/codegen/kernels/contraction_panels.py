@@ -117,7 +117,7 @@ class Panels:
             and self.in_a_word == 1
             and self.scales is None
             and loops.streamed_size == 2
-            and self.column.size * loops.register_bytes <= loops.target.costs.memory.streamed_row
+            and self.column.size * loops.register_bytes <= loops.target.costs.memory.streamed_run
         )
 
     def emit(self) -> int:
