@@ -1,15 +1,17 @@
-"""Loops whose states would be copied at the end of each step take two steps at a time.
+"""Loops whose states would be copied at the end of each step take several steps at a time.
 
 A kernel that reads its operand's neighbours, a product or a sort writes its result beside the operand. Where that
 result is the next state of a loop, it would have to be copied into the memory of the state. In a loop of double steps
 the first step goes from the memory of the state to another one, and the second step goes back. Two states that change
-places, such as the last two of a leapfrog method, do so too. What a step computes stays the same.
+places, such as the last two of a leapfrog method, do so too. States that move on by one place in each step, such as the
+last three of a multi-step method, are back in their places after as many steps as there are memories that take turns.
+What a step computes stays the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 from ..formats.artifact import ALLOCATION_TEMP
 from ..ir.control_flow import executable_computations
@@ -26,41 +28,56 @@ if TYPE_CHECKING:
     from ..targets.costs import Thunks
     from ..targets.target import Target
 
+# Steps that a loop takes at a time: three states that move on by a place want three, or four where none of them can be
+# written over.
+MOST_STEPS: Final = 4
+
 
 def alternate_states(module: Module, target: Target) -> Module:
-    """The module, which is fused and in its final order, with double steps in loops that copy less with them."""
+    """The module, which is fused and in its final order, with several steps in one in loops that copy less with
+    them.
+    """
     costs = target.costs.thunks
     if not costs.alternated or not module.has("while"):
         return module
 
     def alternated(computation: Computation) -> Computation:
         loops = [i for i in computation.instructions if i.opcode == "while"]
-        return _with_double_steps(computation, {i for i in loops if _is_worth_it(i, costs)})
+        numbers = {i: _steps_at_a_time(i, costs) for i in loops}
+        return _with_several_steps(computation, {i: n for i, n in numbers.items() if n > 1})
 
     changed = map_computations(module, alternated, executable_computations(module))
     return module if changed is module else unshare_control_flow(changed)
 
 
 # ------------------------------------------------------------------------------------------------------ what is copied
-def _is_worth_it(loop: Instruction, costs: Thunks) -> bool:
-    """Whether two steps of ``loop`` copy more than a double step would. That may take as much more memory."""
+def _steps_at_a_time(loop: Instruction, costs: Thunks) -> int:
+    """How many steps of ``loop`` should be one: as many as copy least, if they save enough. They may take as much more
+    memory as they save in a step.
+    """
     if 0 <= _trips(loop) < 2 or not _may_copy(loop.called[1], costs.alternated):
-        return False
+        return 1
     step = Module("step", loop.called[1])
     length = sum(len(computation.instructions) for computation in executable_computations(step))
     if length > costs.alternated_steps or meets_others(loop) or _asks_outside(loop):
-        return False
+        return 1
     copied, memory = _cost_of(loop)
-    if copied < costs.alternated:
-        return False
-    copied_by_two, memory_of_two = _cost_of(_doubled(loop))
-    saved = copied - copied_by_two // 2  # in a step
-    return saved >= costs.alternated and memory_of_two - memory <= saved
+    best, least = 1, copied
+    for number in range(2, MOST_STEPS + 1):
+        if (number - 1) * length > costs.alternated_steps or 0 <= _trips(loop) < number:
+            break
+        if least < costs.alternated:  # what is left is not worth more code
+            break
+        copied_by_all, memory_of_all = _cost_of(_repeated(loop, number))
+        now = copied_by_all // number
+        if least - now >= costs.alternated and memory_of_all - memory <= copied - now:
+            best, least = number, now
+    return best
 
 
 def _asks_outside(loop: Instruction) -> bool:
-    """Whether the condition of ``loop`` calls back or draws random numbers: a double step would ask it once more after
-    its answer was no.
+    """Whether the condition of ``loop`` calls back or draws random numbers: several steps in one would ask it once
+    more after its answer was no.
     """
     if _trips(loop) >= 0:
         return False
@@ -128,10 +145,10 @@ def _trips(loop: Instruction) -> int:
     return int(loop.attributes.get("trip_count", -1))
 
 
-# -------------------------------------------------------------------------------------------------------- double steps
-def _with_double_steps(computation: Computation, chosen: Collection[Instruction]) -> Computation:
-    """``computation`` with double steps in the loops ``chosen``; a first step stands before those with an odd number of
-    them.
+# ------------------------------------------------------------------------------------------------ several steps in one
+def _with_several_steps(computation: Computation, chosen: Mapping[Instruction, int]) -> Computation:
+    """``computation`` with so many steps in one in the loops ``chosen``. If a loop's number of steps is no multiple of
+    that, the rest of them stand before the loop.
     """
     if not chosen:
         return computation
@@ -140,11 +157,11 @@ def _with_double_steps(computation: Computation, chosen: Collection[Instruction]
     for i in computation.instructions:
         now = on_mapped(i, mapped)
         if i in chosen:
-            if _trips(i) % 2 == 1 and _trips(i) > 0:
+            for _ in range(max(_trips(i), 0) % chosen[i]):
                 first, values = _step(i.called[1], now.operands)
                 instructions += first
                 now = now.on(values)
-            now = _doubled(now)
+            now = _repeated(now, chosen[i])
         if now is not i:
             mapped[i] = now
         instructions.append(now)
@@ -152,19 +169,22 @@ def _with_double_steps(computation: Computation, chosen: Collection[Instruction]
     return Computation(computation.name, computation.parameters, instructions, root)
 
 
-def _doubled(loop: Instruction) -> Instruction:
-    """``loop`` with two steps in one; the second one is conditional if it is not known how many there are."""
+def _repeated(loop: Instruction, number: int) -> Instruction:
+    """``loop`` with ``number`` steps in one. All but the first are conditional if it is not known how often it runs."""
     condition, body = loop.called
     instructions = [i for i in body.instructions if i is not body.root or i.opcode != "tuple"]
     values = list(body.results)
     attributes = dict(loop.attributes)
     if _trips(loop) < 0:
-        more, values = _conditional_step(condition, body)
+        more, values = _conditional_steps(condition, body, values, number - 1)
+        instructions += more
     else:
-        more, values = _step(body, values)
-        attributes["trip_count"] = _trips(loop) // 2
-    twice = Computation.of_results(body.name, body.parameters, [*instructions, *more], values)
-    return loop.replace(attributes=attributes, called=[condition, twice])
+        for _ in range(number - 1):
+            more, values = _step(body, values)
+            instructions += more
+        attributes["trip_count"] = _trips(loop) // number
+    together = Computation.of_results(body.name, body.parameters, instructions, values)
+    return loop.replace(attributes=attributes, called=[condition, together])
 
 
 def _step(
@@ -180,17 +200,25 @@ def _step(
     return instructions, [mapped[r] for r in computation.results]
 
 
-def _conditional_step(
-    condition: Computation, body: Computation
+def _conditional_steps(
+    condition: Computation, body: Computation, states: Sequence[Instruction], number: int
 ) -> tuple[list[Instruction], list[Instruction]]:
-    """A step behind ``body`` if ``condition`` holds there: new instructions, and the states after it."""
-    states = body.results
-    changing = [n for n, r in enumerate(states) if resolve(r) is not body.parameters[n]]
+    """Up to ``number`` steps from ``states`` on, each if ``condition`` holds before it: new instructions, and the
+    states after them.
+    """
+    if not number:
+        return [], [*states]
+    changing = [n for n, r in enumerate(body.results) if resolve(r) is not body.parameters[n]]
     instructions, (holds,) = _step(condition, states)
     branches = []
     for is_step in (True, False):
         parameters = [parameter(n, p.shape) for n, p in enumerate(body.parameters)]
-        inside, results = _step(body, parameters) if is_step else ([], [*parameters])
+        inside: list[Instruction] = []
+        results: list[Instruction] = [*parameters]
+        if is_step:
+            inside, results = _step(body, parameters)
+            more, results = _conditional_steps(condition, body, results, number - 1)
+            inside += more
         kept = [results[n] for n in changing]
         name = f"{body.name}_{'again' if is_step else 'over'}"
         branches.append(Computation.of_results(name, parameters, [*parameters, *inside], kept))
@@ -202,7 +230,7 @@ def _conditional_step(
         branches,
     )
     instructions.append(chosen)
-    values = [*body.parameters]
+    values = [*states]
     for place, n in enumerate(changing):
         values[n] = chosen
         if len(changing) > 1:

@@ -805,9 +805,9 @@ class Thunks:
     alternated: Annotated[
         int,
         "bytes",
-        "that a loop copies in each step, which are saved by two steps at a time; 0: it never takes two",
+        "that a loop copies in each step, which are saved by several steps at a time; 0: it never takes them",
     ]
-    alternated_steps: Annotated[int, "instructions", "of a step that a loop may take twice"]
+    alternated_steps: Annotated[int, "instructions", "that a loop may have more by that"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -1,4 +1,4 @@
-"""Which loops take two steps at a time, that they copy no state then, and that their numbers stay the same."""
+"""Which loops take several steps at a time, that they copy no state then, and that their numbers stay the same."""
 
 from __future__ import annotations
 
@@ -78,6 +78,29 @@ def changing_places(s):
     return v, u, stencil(w)
 
 
+def of_three_steps(s):
+    """A method of several steps: three states move on by a place, and the oldest may be written over."""
+    a, b, c = s
+    return b, c, c - a + stencil(b)
+
+
+def of_three_steps_with_neighbours(s):
+    a, b, c = s
+    return b, c, stencil(c) - stencil(a) + b
+
+
+def leapfrog_with_neighbours(s):
+    new, old = s
+    return stencil(new) - stencil(old), new
+
+
+def of_histories(s):
+    """A history of a value, and of what changed it."""
+    x, old, rate, before = s
+    now = stencil(x)
+    return x + 2 * now - rate, x, now, rate + 0 * before + old
+
+
 def with_a_fixed_array(s):
     u, w = s
     return stencil(u) * w, w
@@ -91,7 +114,16 @@ STEPS = [
     *(diffusion, leapfrog, two_fields, three_fields, chained, product, turned, changing_places),
     *(with_a_fixed_array, in_a_branch),
 ]
-STATES = {leapfrog: 2, two_fields: 2, three_fields: 3, changing_places: 3, with_a_fixed_array: 2}
+# States that move on by a place: how many steps at a time bring them back.
+MOVING_ON = {
+    of_three_steps: 3,
+    of_three_steps_with_neighbours: 4,
+    leapfrog_with_neighbours: 3,
+}
+STATES = {
+    leapfrog: 2, two_fields: 2, three_fields: 3, changing_places: 3, with_a_fixed_array: 2, of_three_steps: 3,
+    of_three_steps_with_neighbours: 3, leapfrog_with_neighbours: 2, of_histories: 4,
+}  # fmt: skip
 
 
 def known(step: Callable, trips: int) -> Callable:
@@ -162,6 +194,35 @@ def test_unknown_numbers_of_steps(step: Callable) -> None:
     assert of_loops(module) == [0]
     assert sum(of_loops(before)) > sum(of_loops(module)) / 2
     check(module, function, *([np.int32(n), *values] for n in (0, 1, 2, 5, 6)))
+
+
+@pytest.mark.parametrize("trips", [4, 5, 6, 7, 12])
+@pytest.mark.parametrize("step", MOVING_ON, ids=lambda s: s.__name__)
+def test_states_that_move_on(step: Callable, trips: int) -> None:
+    function, arguments = known(step, trips), states(step)
+    before, module = compiled(function, arguments, least=0), compiled(function, arguments)
+    (copied_before,) = of_loops(before)
+    assert copied_before >= len(arguments) * arguments[0].nbytes
+    assert of_loops(module) == [0]
+    (loop,) = loops(module)
+    assert loop.attributes["trip_count"] == trips // MOVING_ON[step]
+    check(module, function, arguments)
+
+
+@pytest.mark.parametrize("step", MOVING_ON, ids=lambda s: s.__name__)
+def test_states_that_move_on_an_unknown_number_of_times(step: Callable) -> None:
+    function, values = unknown(step), states(step)
+    module = compiled(function, [np.int32(0), *values])
+    assert of_loops(module) == [0]
+    check(module, function, *([np.int32(n), *values] for n in range(10)))
+
+
+@pytest.mark.parametrize("trips", [1, 2, 3, 11])
+def test_fewer_steps_than_states(trips: int) -> None:
+    """A loop never takes more steps at a time than it has."""
+    for step in (of_three_steps_with_neighbours, of_histories):
+        function, arguments = known(step, trips), states(step)
+        check(compiled(function, arguments), function, arguments)
 
 
 def test_until_a_number_is_reached() -> None:
