@@ -145,8 +145,8 @@ def assign(module: Module) -> Assignment:
                 raise internal("a loop's state changes its size", op="while")
     # So are an operand of a conditional and what it is in a branch.
     for branches in live.branches:
-        for value, share in branches.shares:
-            if not sharing.join(value.group, share.group, force=True):
+        for operand, share in branches.shares:
+            if not sharing.join(operand.group, share.group, force=True):
                 raise internal("an operand changes its size in a branch", op="conditional")
 
     parameters: list[Value] = []
