@@ -177,13 +177,19 @@ def other_way(
 
 
 def run_xla(text: str, arguments: Sequence[np.ndarray]) -> Arrays:
-    """XLA:CPU's results. Raises an exception of jaxlib's for what it does not compile."""
+    """XLA:CPU's results, of code that LLVM does not optimise: it takes half as long. Raises an exception of jaxlib's
+    for what it does not compile.
+    """
     import jax
     from jaxlib import _jax
 
     jax.config.update("jax_platforms", "cpu")  # no other client is made
     device = jax.devices("cpu")[0]
-    executable = device.client.compile_and_load(text, _jax.DeviceList((device,)))
+    options = _jax.CompileOptions()
+    options.executable_build_options.debug_options.xla_backend_optimization_level = 0
+    executable = device.client.compile_and_load(
+        text, _jax.DeviceList((device,)), compile_options=options
+    )
     given = [jax.device_put(np.asarray(a), device) for a in arguments]
     results = executable.execute_sharded(given).disassemble_into_single_device_arrays()
     return [np.asarray(r[0]) for r in results]

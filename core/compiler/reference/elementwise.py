@@ -262,7 +262,7 @@ def _larger(dtype: DType, a: Array, b: Array, maximum: bool) -> Array:
     if dtype.kind == "pred":
         return (a | b) if maximum else (a & b)
     best = np.asarray(np.maximum(a, b) if maximum else np.minimum(a, b))
-    if dtype.is_float:  # of two zeros, +0 is the larger
+    if dtype.is_float and (best == 0).any():  # of two zeros, +0 is the larger
         zeros = (np.asarray(a).astype(np.float32) == 0) & (np.asarray(b).astype(np.float32) == 0)
         negative = np.signbit(a) & np.signbit(b) if maximum else np.signbit(a) | np.signbit(b)
         signed = np.where(negative, -0.0, 0.0).astype(best.dtype)

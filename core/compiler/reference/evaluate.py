@@ -50,17 +50,18 @@ def evaluate(module: Module, arguments: Sequence[Array]) -> list[Array]:
 def evaluate_computation(computation: Computation, arguments: Sequence[Array]) -> list[Array]:
     """The results of a computation: one array for each of :attr:`Computation.results`."""
     values: dict[Instruction, list[Array]] = {}
-    for instruction in computation.instructions:
-        if instruction.opcode == "parameter":
-            values[instruction] = [arguments[instruction.attributes["index"]]]
-        elif instruction.opcode == "get-tuple-element":
-            values[instruction] = [values[instruction.operands[0]][instruction.attributes["index"]]]
-        elif instruction.opcode == "tuple":
-            values[instruction] = [values[o][0] for o in instruction.operands]
-        else:
-            values[instruction] = evaluate_instruction(
-                instruction, [values[o][0] for o in instruction.operands]
-            )
+    with np.errstate(all="ignore"):  # once: that takes as long as an operation on a small array
+        for instruction in computation.instructions:
+            if instruction.opcode == "parameter":
+                values[instruction] = [arguments[instruction.attributes["index"]]]
+            elif instruction.opcode == "get-tuple-element":
+                of_tuple = values[instruction.operands[0]]
+                values[instruction] = [of_tuple[instruction.attributes["index"]]]
+            elif instruction.opcode == "tuple":
+                values[instruction] = [values[o][0] for o in instruction.operands]
+            else:
+                operands = [values[o][0] for o in instruction.operands]
+                values[instruction] = _evaluate(instruction, operands)
     return values[computation.root]
 
 
@@ -70,12 +71,17 @@ def evaluate_instruction(instruction: Instruction, operands: Sequence[Array]) ->
     Raises CompileError (UNIMPLEMENTED) for an opcode that has no reference here, and for matrices that NumPy does not
     decompose and functions whose series does not converge.
     """
+    with np.errstate(all="ignore"):
+        return _evaluate(instruction, operands)
+
+
+def _evaluate(instruction: Instruction, operands: Sequence[Array]) -> list[Array]:
+    """The same where NumPy warns of nothing."""
     op = OPS[instruction.opcode]
     if isinstance(op.evaluate, Absent):
         raise of_instruction("UNIMPLEMENTED", "no reference evaluation", instruction)
     try:
-        with np.errstate(all="ignore"):
-            results = op.evaluate(instruction, *operands)
+        results = op.evaluate(instruction, *operands)
     # A matrix that is singular or not positive definite, or a series that does not converge.
     except (np.linalg.LinAlgError, NotEvaluatedError) as error:
         raise of_instruction("UNIMPLEMENTED", str(error), instruction) from None
@@ -93,6 +99,13 @@ def can_evaluate(opcode: str) -> bool:
 def _shaped(result: Array, shape: Shape | TokenShape) -> Array:
     if isinstance(shape, TokenShape):
         return TOKEN_VALUE
+    if (
+        isinstance(result, np.ndarray)
+        and result.dtype == shape.dtype.numpy
+        and result.shape == shape.dims
+        and result.flags.c_contiguous
+    ):
+        return result
     array = np.asarray(result).astype(shape.dtype.numpy, copy=False)
     if array.shape != shape.dims:
         array = np.broadcast_to(array, shape.dims)
