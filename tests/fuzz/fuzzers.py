@@ -83,6 +83,13 @@ def loops(seed: int) -> Case:
     return loop_functions.make(seed)
 
 
+def exchanges(seed: int) -> Case:
+    """Loops of JAX whose large states swap, rotate and are read around, in small whole numbers."""
+    from tests.fuzz import exchange_functions
+
+    return exchange_functions.make(seed)
+
+
 def sums(seed: int) -> Case:
     """Loops of JAX that add products of each step to an array, and what is nearly such a loop, in whole numbers."""
     from tests.fuzz import sum_functions
@@ -193,6 +200,7 @@ FUZZERS: Final[dict[str, Fuzzer]] = {
         floats,
         jax,
         loops,
+        exchanges,
         sums,
         products,
         quantised,

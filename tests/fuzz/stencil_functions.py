@@ -47,7 +47,7 @@ def bounded(x: Array) -> Array:
     return jnp.clip(x, -_LARGEST, _LARGEST)
 
 
-def _moved(chances: Random, x: Array) -> Array:
+def moved(chances: Random, x: Array) -> Array:
     """The neighbours of each place along some axes."""
     for axis in chances.sample(range(x.ndim), chances.choice([0, 1, 1, min(2, x.ndim)])):
         by = chances.choice([-3, -2, -1, -1, 1, 1, 2, 3])
@@ -72,11 +72,11 @@ def _moved(chances: Random, x: Array) -> Array:
     return x
 
 
-def _stage(chances: Random, values: list[Array]) -> Array:
+def stage(chances: Random, values: list[Array]) -> Array:
     """A few neighbours of a few of the last values, added up."""
     total = None
     for _ in range(chances.choice([2, 3, 5])):
-        x = _moved(chances, chances.choice(values[-3:]))
+        x = moved(chances, chances.choice(values[-3:]))
         more = chances.choice(
             [x, x, -x, x + x]
         )  # (an infinite complex number times 1 is not itself)
@@ -112,7 +112,7 @@ def _program(chances: Random) -> Callable[..., Array]:
         inner = Random(seed)
         values = list(arguments)
         for _ in range(stages):
-            values.append(_stage(inner, values))
+            values.append(stage(inner, values))
             if far and inner.random() < 0.3:
                 values.append(_far(inner, values[-1]))
         if results == 1:
@@ -120,7 +120,7 @@ def _program(chances: Random) -> Callable[..., Array]:
         if (
             inner.random() < 0.5
         ):  # fields of a solver, each made of the last stages and of what it was
-            fields = [_stage(inner, values) for _ in range(results)]
+            fields = [stage(inner, values) for _ in range(results)]
             return tuple([bounded(f + values[n % len(values)]) for n, f in enumerate(fields)])
         return tuple(values[-1 : -1 - min(results, stages) : -1])
 

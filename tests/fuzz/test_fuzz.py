@@ -73,6 +73,7 @@ def test_every_operation_has_a_generator_or_a_reason():
     made_by_jax = (
         "jax",
         "loops",
+        "exchanges",
         "sums",
         "products",
         "quantised",
