@@ -7,7 +7,7 @@ loop but made outside stays alive to the loop's end. Values that are other value
 memory of their own. A view (:mod:`.views`) is a value of its own in the memory of another one, its base, which
 lives as long as the view does.
 
-Of the branches of a conditional one runs. An array that dies in them is another value in each, a share, in the same
+A conditional runs one of its branches. An array that dies in them is another value in each, a share, in the same
 memory: what a branch writes over its share, the other branches do not see.
 """
 

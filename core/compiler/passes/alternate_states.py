@@ -147,8 +147,8 @@ def _trips(loop: Instruction) -> int:
 
 # ------------------------------------------------------------------------------------------------ several steps in one
 def _with_several_steps(computation: Computation, chosen: Mapping[Instruction, int]) -> Computation:
-    """``computation`` with so many steps in one in the loops ``chosen``. If a loop's number of steps is no multiple of
-    that, the rest of them stand before the loop.
+    """``computation`` with so many steps in one in the loops ``chosen``. Steps that are left over where that does not
+    divide a loop's number of steps stand before the loop.
     """
     if not chosen:
         return computation
