@@ -142,7 +142,10 @@ class Memory:
         int, "bytes", "from which on reading a matrix decides how long a product takes"
     ]
     streamed_far: Annotated[
-        int, "bytes", "from which on such a matrix is fetched into all caches but the nearest"
+        int,
+        "bytes",
+        "of such a matrix, or of all that the program is given, from which on it is fetched into all caches but the "
+        "nearest",
     ]
     streamed_row: Annotated[
         int,

@@ -173,7 +173,9 @@ class Loops(Products):
         largest = max((a.shape for a in frame.operands), key=lambda shape: shape.bytes)
         self.fetched_bytes = largest.bytes
         # Whether it is fetched into the caches but for the nearest one.
-        self.is_far = largest.bytes >= self.target.costs.memory.streamed_far
+        self.is_far = largest.bytes >= self.target.costs.memory.streamed_far or dot.attributes.get(
+            "is_far", False
+        )
         self.fetched_elements = largest.elements
         self.streamed_size = largest.dtype.size
         self.line = max(1, self.target.costs.memory.line // (self.lanes * self.streamed_size))

@@ -20,11 +20,14 @@ class Context:
     instruction that the rule looks at is written to memory whatever happens, for no user can be fused with it.
     ``is_masked``: whether the instruction is a product of which a mask leaves a part (:mod:`.masked`).
     ``fusions``: the computations of the fusions that rules made in this module, for equal ones to be one.
+    ``given_bytes``: what the module's parameters and constants take; if that is more than the caches hold, they come
+    from memory.
     """
 
     target: Target
     uses: dict[Instruction, int]
     fusions: dict[Hashable, Computation]
+    given_bytes: int = 0
     is_materialized: bool = False
     is_masked: bool = False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
-from ...ir.hlo import Computation, Instruction, Module
+from ...ir.hlo import Computation, Instruction, Module, Shape
 from ...ir.registry import OPS
 from .. import rewrite
 from ..invariants import invariants_of
@@ -32,23 +32,34 @@ def match_library(module: Module, target: Target) -> Module:
                 c for i in computation.instructions if OPS[i.opcode].runs_thunks for c in i.called
             )
     bodies = {i.called[1] for c in sequences for i in c.instructions if i.opcode == "while"}
+    given_bytes = _given_bytes(module.entry)
     new: dict[Computation, Computation] = {}
     fusions: dict[Hashable, Computation] = {}
     for computation in module.computations():
         if computation in sequences:
             called = rewrite.with_called(computation, new)
             called = fuse_attention(called, target, fusions, module.exact)
-            new[computation] = _match(called, target, fusions, computation in bodies)
+            new[computation] = _match(
+                called, target, fusions, given_bytes, is_body=computation in bodies
+            )
     return rewrite.with_entry(module, new[module.entry])
+
+
+def _given_bytes(entry: Computation) -> int:
+    """Bytes of the parameters and constants of ``entry``."""
+    given = (i for i in entry.instructions if i.opcode in ("parameter", "constant"))
+    return sum(i.shape.bytes for i in given if isinstance(i.shape, Shape))
 
 
 def _match(
     computation: Computation,
     target: Target,
     fusions: dict[Hashable, Computation],
+    given_bytes: int,
+    *,
     is_body: bool,
 ) -> Computation:
-    """``is_body``: whether a loop repeats the computation."""
+    """``given_bytes``: as in :class:`.Context`. ``is_body``: whether a loop repeats the computation."""
     computation = order_solves(fuse_cholesky_gradients(computation, target))
     computation = fold_transposes(orient_results(computation, target), target)
     uses = dict.fromkeys(computation.instructions, 0)
@@ -60,7 +71,7 @@ def _match(
         if not is_barrier and not (instruction.opcode == "reshape" and instruction not in fusible):
             fusible.update(instruction.operands)
     uses[computation.root] += 1
-    context = Context(target, uses, fusions)
+    context = Context(target, uses, fusions, given_bytes)
     masked = masked_products(computation)
     originals = iter(computation.instructions)
 

@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 
 
 def match_streamed(dot: Instruction, context: Context) -> Instruction | None:
-    """``dot`` with its few rows prepared, and with what makes its matrix inside; None if that changes nothing."""
+    """``dot`` with its few rows prepared, and with what makes its matrix inside; None if that changes nothing.
+
+    ``is_far`` among its attributes says that its matrix comes from memory, for the program is given more than the
+    caches hold, although the matrix alone would stay in them.
+    """
     found = _matrix(dot, context.target)
     if found is None:
         return None
@@ -37,14 +41,16 @@ def match_streamed(dot: Instruction, context: Context) -> Instruction | None:
     accumulator = dtypes.F32 if dot.dtype.size < 4 else dot.dtype
     left = _contracted_last(dot.operands[rows], contracting[rows])
     is_made = right is not None
+    attributes = dict(dot.attributes)
+    if context.given_bytes >= context.target.costs.memory.streamed_far:
+        attributes["is_far"] = True
     if right is None:
         lies = array is dot.operands[matrix]
         if lies and left is dot.operands[rows] and left.dtype is accumulator:
-            return None  # as it is
+            return dot.replace(attributes=attributes) if "is_far" in attributes else None
         right = reshape(array, dims)
     left = convert(reshape(left, (few, k)), accumulator)
     lanes = context.target.lane_count(accumulator.size)
-    attributes = dict(dot.attributes)
     in_word = weights.in_word if is_made and contracted == 1 else 1
     if in_word > 1 and k % (lanes * in_word) == 0:
         left = _interleaved(left, lanes, in_word)

@@ -521,7 +521,8 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
         convolutions = replace(convolutions, generates_minor=True, generates_special_gradients=True)
     if name == "znver4":
         # Lines that wait in the nearest cache, of 32 KB, push those of the few rows out of it, which are read again and
-        # again. A matrix of f32 of 4 MB, from the third cache, takes 1.1 times as long so.
+        # again. A matrix of f32 of 4 MB, from the third cache, takes 1.1 times as long so if the program has no other
+        # arrays; sixty of 3.5 MB, which come from memory, take 0.6 to 0.7 of the time.
         # One row by bf16 [k, n], 2048 x 2048, in four runs through memory 24 GB/s, in one 31.
         memory = replace(memory, groups_ahead=16, streamed_far=1 << 23, streamed_run=1 << 14)
         # Packing such a rhs as a whole takes as long, and its memory a second time.
