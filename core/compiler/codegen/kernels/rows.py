@@ -170,6 +170,9 @@ class _Rows:
                     (i, a, self.rank) for i, a in scratch.items() if self.kept_in[i] == number
                 ]
                 reduction.has_room = True
+                if in_register:
+                    # The few elements of one row would else be taken one at a time.
+                    reduction.lanes = self.lanes
                 reduction.last = []
                 reduction.shared = self.shared
                 totals = RowTotals(reduction, kept, len(self.dims) - 1).totals()

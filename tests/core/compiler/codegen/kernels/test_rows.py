@@ -120,6 +120,23 @@ def test_kept_values_of_longer_rows_are_written_as_whole_vectors():
     assert len(calls) == 1
 
 
+@pytest.mark.parametrize("cpu", ["x86-64-v2", "x86-64-v3", "host"])
+@pytest.mark.parametrize("size", range(1, 10))
+def test_the_only_row_keeps_few_elements_in_a_register(size, cpu):
+    """How many numbers are the largest: that the row is a vector holds for the reductions too, which would take so few
+    elements one at a time.
+    """
+    (x,) = parameters(S(F64, (size,)))
+    low, high = (hlo.broadcast(hlo.constant(v, F64), x.dims) for v in (-8.0, 8.0))
+    clipped = op("minimum", x.shape, high, op("maximum", x.shape, low, x))
+    y = op("convert", S(F32, x.dims), clipped)
+    largest = reduce(y, (0,), "maximum", hlo.constant(-np.inf, F32))
+    wide = hlo.broadcast(largest, x.dims)
+    equal = op("compare", S(PRED, x.dims), y, wide, direction="EQ", comparison_type="FLOAT")
+    count = reduce(op("convert", y.shape, equal), (0,))
+    check(fusion("row", [x], largest, equal, count), rtol=0, target=runnable(cpu))
+
+
 @pytest.mark.parametrize("dims", [(4, 100), (100, 6)], ids=["row by row", "blocks of rows"])
 def test_in_place(dims):
     """A result may lie over the operand it is computed from: each row or block is read before it is written."""
