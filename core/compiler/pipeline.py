@@ -56,6 +56,7 @@ from .passes.split_reductions import split_reductions
 from .passes.split_scans import split_scans
 from .passes.split_scatters import split_scatters
 from .passes.tokens import tokens_as_arrays
+from .passes.turned_weights import turn_weights
 from .passes.views import view_slices
 from .passes.while_loops import (
     annotate_trip_counts,
@@ -96,6 +97,7 @@ OPTIMISATION: Final[tuple[Pass, ...]] = (
     simplify,
     mask_by_limits,
     eliminate_common_subexpressions,
+    turn_weights,
     multiply_late,
     derive_stacks,
     simplify_loops,
@@ -137,6 +139,7 @@ PASSES: Final[tuple[Pass, ...]] = (*PREPARATION, *OPTIMISATION)
 # The passes that are given the target.
 TARGET_PASSES: Final[frozenset[Pass]] = frozenset(
     (
+        turn_weights,
         multiply_late,
         hoist_invariants,
         match_collectives,
