@@ -97,6 +97,11 @@ def _finite(x: np.ndarray) -> np.ndarray:
     return np.asarray(np.isfinite(x).all((-1, -2)))
 
 
+def _has_no_nan(x: np.ndarray) -> np.ndarray:
+    """Of matrices with an infinity as well, which has an inverse without one where it is a pivot: 1 / inf is 0."""
+    return ~np.isnan(x).any((-1, -2))
+
+
 class _Found:
     """What is wrong with the results of a batch of matrices."""
 
@@ -201,7 +206,7 @@ class Solution(Check):
         bound = max(_RATIO, n) * eps * _norm(a)[..., None] * np.abs(x).sum(-2)
         worst = np.where(residual <= bound, 0, residual / bound).max(-1)
         found.at_most("residual over its bound", worst, 1.0)
-        found.not_finite(x)
+        found.not_finite(x, answers=_has_no_nan(a) & ~singular)
         return found.lines
 
 
@@ -214,9 +219,10 @@ class Inverse(Check):
         (x,) = (undone(self.steps, r) for r in results)
         eps, n = _epsilon(x), self.a.shape[-1]
         a, x = _wide(self.a, x), _wide(x, x)
-        found = _Found(_finite(a) & ~(a == 0).all(-2).any(-1))
+        singular = (a == 0).all(-2).any(-1)
+        found = _Found(_finite(a) & ~singular)
         found.at_most("residual", _norm(np.eye(n) - a @ x), _RATIO * n * eps * _norm(a) * _norm(x))
-        found.not_finite(x)
+        found.not_finite(x, answers=_has_no_nan(a) & ~singular)
         return found.lines
 
 

@@ -114,12 +114,22 @@ def test_matrices_without_an_answer_must_say_so():
     assert "residual" in str(check([factor]))
 
 
-def test_singular_and_infinite_systems_have_results_that_are_not_finite():
-    check, (x,) = results_of(solution, "float64")
+@pytest.mark.parametrize("maker", [solution, inverse])
+def test_systems_that_are_singular_or_nan_have_results_that_are_not_finite(maker):
+    check, (x,) = results_of(maker, "float64")
     check.a[0, :, 2] = 0
-    check.a[1, 3, 3] = np.inf
+    check.a[1, 3, 3] = np.nan
     assert "2 matrices without an answer" in str(check([x]))
     x[0, 1], x[1, 0] = np.inf, np.nan
+    assert check([x]) == []
+
+
+@pytest.mark.parametrize("maker", [solution, inverse])
+def test_an_infinite_system_may_have_a_finite_result(maker):
+    """By an infinite pivot all is divided to zeros, and other rows are not looked at."""
+    check, (x,) = results_of(maker, "float64")
+    check.a[1, 2, 0] = -np.inf
+    assert np.isfinite(np.linalg.inv(check.a[1])).all()
     assert check([x]) == []
 
 
