@@ -6,6 +6,8 @@ memory of what is still read, integers that wrap where they should saturate, siz
 
 from __future__ import annotations
 
+import inspect
+import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,11 +16,33 @@ from unittest import mock
 
 from tripont.core.compiler.codegen import llvm_ir
 from tripont.core.compiler.codegen.elements import conversion
+from tripont.core.compiler.codegen.elements.elemental import clamp_coordinate
 from tripont.core.compiler.codegen.generator import Generator
+from tripont.core.compiler.codegen.kernels import depthwise, fft_tables
+from tripont.core.compiler.codegen.kernels.shared_scales import SharedScales
+from tripont.core.compiler.fusion import chain_plan
 from tripont.core.compiler.ir.dtypes import DType
+from tripont.core.compiler.ir.hlo import Instruction, Shape
 from tripont.core.compiler.ir.registry import OPS
 from tripont.core.compiler.memory import buffers, inplace, liveness
+from tripont.core.compiler.passes import alternate_states, custom_calls, sorted_gathers
 from tripont.core.compiler.sizes import resolve
+
+
+@contextmanager
+def _edited(function: Any, old: str, new: str, **names: Any) -> Iterator[None]:
+    """A function or method with ``new`` in the place of ``old``, which its text has once. ``new`` may use ``names``."""
+    text = textwrap.dedent(inspect.getsource(function))
+    assert text.count(old) == 1, f"{function.__qualname__} has changed: {old!r}"
+    made: dict[str, Any] = {}
+    exec(compile(text.replace(old, new), __file__, "exec"), function.__globals__, made)
+    usual = function.__code__  # which all who have imported the function call
+    with mock.patch.dict(function.__globals__, names):
+        function.__code__ = made[function.__name__].__code__
+        try:
+            yield
+        finally:
+            function.__code__ = usual
 
 
 @contextmanager
@@ -104,6 +128,101 @@ def sizes_forgotten() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def swapped_states_stay() -> Iterator[None]:
+    """A conditional second step of a loop does not hand on the states that only change places."""
+    with _edited(
+        alternate_states._conditional_steps,
+        "resolve(r) is not body.parameters[n]",
+        "resolve(r) not in body.parameters",
+    ):
+        yield
+
+
+@contextmanager
+def ends_meet_once() -> Iterator[None]:
+    """A loop of a chain whose ends meet needs no planes beyond the ends of the loops that it reads."""
+    with _edited(
+        chain_plan._extend,
+        "stage.wraps |= along.wraps or reader.wraps",
+        "stage.wraps |= along.wraps",
+    ):
+        yield
+
+
+@contextmanager
+def tiles_reach_over_the_end() -> Iterator[None]:
+    """A tile of a depthwise convolution that needs one place behind the end of a row takes the next row's first."""
+    with _edited(depthwise._DepthwiseProduct.positions, "- length + 1)", "- length + 2)"):
+        yield
+
+
+@contextmanager
+def starts_beyond_the_end() -> Iterator[None]:
+    """Starts that are computed are not held back at the last place from which everything can be read."""
+    with _edited(clamp_coordinate, '"smin", [low, top]', '"smax", [low, low]'):
+        yield
+
+
+def _without_last(i: Instruction) -> Instruction:
+    """An array without the last place of its last dimension, if it has one."""
+    dims = (*i.dims[:-1], max(i.dims[-1] - 1, 0))
+    attributes = {"starts": (0,) * len(dims), "limits": dims, "strides": (1,) * len(dims)}
+    return i.derive("slice", (i,), attributes, shape=Shape(i.dtype, dims))
+
+
+@contextmanager
+def last_pivot_forgotten() -> Iterator[None]:
+    """The last exchange of rows of an LU factorisation is left out of its permutation."""
+    with _edited(
+        custom_calls._lu,
+        "operands=[zero_based],",
+        "operands=[_without_last(zero_based)],",
+        _without_last=_without_last,
+    ):
+        yield
+
+
+@contextmanager
+def scale_of_the_group_before() -> Iterator[None]:
+    """Neighbours that are summed together have one scale, although another group begins between them."""
+    with _edited(SharedScales.part, "if self.group % p == 0", ""):
+        yield
+
+
+@contextmanager
+def last_factor_of_primes() -> Iterator[None]:
+    """The last result of each transform of a prime radix is multiplied by the factor of the one before it."""
+    with _edited(
+        fft_tables._factors,
+        "np.arange(1, radix)",
+        "np.minimum(np.arange(1, radix), radix - 1 - (radix in SUMMED_PRIMES))",
+    ):
+        yield
+
+
+@contextmanager
+def descending_as_ascending() -> Iterator[None]:
+    """What is gathered at the places of a sort in reversed order comes in the sort's own order."""
+    with _edited(
+        sorted_gathers._handed_on,
+        'if step.opcode in ("reverse", "slice"):',
+        'if step.opcode == "slice":',
+    ):
+        yield
+
+
+@contextmanager
+def branches_overwrite_what_lives() -> Iterator[None]:
+    """A branch of a conditional may write over an array although it is read behind the conditional."""
+    with _edited(
+        liveness.Liveness.dying_in_branches,
+        "value.end <= branches.ends[-1]",
+        "value.end < FOREVER",
+    ):
+        yield
+
+
 # The fault, the fuzzer that is to find it, and a program that has shown it: with that one the search begins.
 FAULTS: Final[dict[str, tuple[Callable[[], Any], str, int]]] = {
     "reads_elsewhere": (reads_elsewhere, "updates", 141),
@@ -114,4 +233,13 @@ FAULTS: Final[dict[str, tuple[Callable[[], Any], str, int]]] = {
     "operand_at_two_places": (operand_at_two_places, "updates", 1),
     "sizes_forgotten": (sizes_forgotten, "bounded", 3),
     "integers_that_wrap": (integers_that_wrap, "floats", 41),
+    "swapped_states_stay": (swapped_states_stay, "exchanges", 2_000_009),
+    "ends_meet_once": (ends_meet_once, "stencils", 2_000_122),
+    "tiles_reach_over_the_end": (tiles_reach_over_the_end, "convolutions", 2_000_085),
+    "starts_beyond_the_end": (starts_beyond_the_end, "slices", 2_000_007),
+    "last_pivot_forgotten": (last_pivot_forgotten, "factors", 2_000_112),
+    "scale_of_the_group_before": (scale_of_the_group_before, "quantised", 2_000_114),
+    "last_factor_of_primes": (last_factor_of_primes, "transforms", 2_000_006),
+    "descending_as_ascending": (descending_as_ascending, "slices", 2_000_146),
+    "branches_overwrite_what_lives": (branches_overwrite_what_lives, "exchanges", 2_000_003),
 }

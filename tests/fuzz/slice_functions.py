@@ -249,6 +249,26 @@ class Slices:
         places = self.new(self.places(shape, dims[axis], self.wide_enough(dims[axis])))
         return lambda x, given: jnp.take(x, given[places], axis, mode=mode)
 
+    def ordered(self, dims: tuple[int, ...]) -> Step:
+        """The array or another one in the order of a sort of one of them, of which some places may be left out."""
+        axis, other = self.chances.randrange(len(dims)), self.new(self.numbers(dims))
+        keys, values = self.choose((0, 0), (0, 0), (0, 1), (1, 0))
+        mode = self.choose("clip", "fill", "promise_in_bounds")
+        descends, turns, reads_places = self.chance(0.2), self.chance(0.4), self.chance(0.2)
+        end = self.choose(dims[axis], dims[axis], max(1, dims[axis] // 2))
+        by = self.choose(1, 1, 2)
+
+        def step(x: Array, given: Given) -> Array:
+            arrays = (x, given[other])
+            places = jnp.argsort(arrays[keys].real, axis, descending=descends)
+            if turns:
+                places = jnp.flip(places, axis)
+            places = lax.slice_in_dim(places, 0, end, by, axis)
+            found = jnp.take_along_axis(arrays[values], places, axis, mode=mode)
+            return jnp.where(places % 2 == 0, found, 0).astype(x.dtype) if reads_places else found
+
+        return step
+
     def write(self, dims: tuple[int, ...]) -> Step:
         index, mode = self.index(dims), self.choose(*_WRITES)
         shapes = jax.eval_shape(
@@ -340,7 +360,7 @@ class Slices:
     def step(self, dims: tuple[int, ...], *, keeps: bool) -> Step:
         """One operation on an array of ``dims``. ``keeps``: its result has these dimensions, too."""
         writes = [self.update, self.write, self.write, self.scatter]
-        reads = [self.slice, self.read, self.read, self.take, self.gather]
+        reads = [self.slice, self.read, self.read, self.take, self.gather, self.ordered]
         made: Step = self.chances.choice(writes if keeps else reads)(dims)
         return made
 

@@ -23,7 +23,7 @@ def test_fault_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = None
     with fault():
         # The programs before the one that has shown it last, where that one shows it no more.
-        for seeds in (range(first, _MOST), range(first)):
+        for seeds in (range(first, first + _MOST), range(max(0, first - _MOST), first)):
             said = children.outcomes(seeds, lambda s: " | ".join(findings(FUZZERS[fuzzer](s), s)))
             found = next(((seed, what) for seed, what in said if what), None)
             said.close()
