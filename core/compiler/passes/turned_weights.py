@@ -54,7 +54,7 @@ def _turned_dot(dot: Instruction, target: Target) -> Instruction | None:
         many = math.prod([size for d, size in enumerate(matrix.dims) if d not in contracted])
         if dot.elements > target.costs.products.few_rows * many:
             continue
-        made, order = _laid_out(matrix, _DEEPEST)
+        made, order = _Weights().laid_out(matrix, _DEEPEST)
         if order == tuple(range(len(order))):
             continue
         operands = list(dot.operands)
@@ -67,36 +67,105 @@ def _turned_dot(dot: Instruction, target: Target) -> Instruction | None:
     return None
 
 
-def _laid_out(i: Instruction, deepest: int) -> tuple[Instruction, Order]:
-    """What ``i`` is a transpose of, and the order of that transpose, if the transposes below it are moved up."""
-    as_it_is = i, tuple(range(len(i.dims)))
-    if deepest == 0:
+class _Weights:
+    """Moves transposes in what makes a matrix. It keeps what it finds for an instruction, which several may read."""
+
+    def __init__(self) -> None:
+        self._laid: dict[Instruction, tuple[Instruction, Order]] = {}
+        self._turns: dict[tuple[Instruction, Order, int], Instruction | None] = {}
+
+    def laid_out(self, i: Instruction, deepest: int) -> tuple[Instruction, Order]:
+        """What ``i`` is a transpose of, and the order of that transpose, if the transposes below it are moved up."""
+        if i not in self._laid:
+            self._laid[i] = self._laid_out(i, deepest)
+        return self._laid[i]
+
+    def turned(self, i: Instruction, order: Order, whole: int, deepest: int) -> Instruction | None:
+        """The transpose of ``i`` in ``order``, without one of an array that has nearly as many elements as the
+        ``whole`` matrix; None if there would be one.
+        """
+        key = (i, order, whole)
+        if key not in self._turns:
+            self._turns[key] = self._turned(i, order, whole, deepest)
+        return self._turns[key]
+
+    def _laid_out(self, i: Instruction, deepest: int) -> tuple[Instruction, Order]:
+        as_it_is = i, tuple(range(len(i.dims)))
+        if deepest == 0:
+            return as_it_is
+        if i.opcode == "transpose":
+            made, order = self.laid_out(i.operands[0], deepest - 1)
+            return made, tuple(order[d] for d in i.attributes["dimensions"])
+        if i.opcode == "reshape":
+            made, order = self.laid_out(i.operands[0], deepest - 1)
+            return _reshaped(made, order, i) or as_it_is
+        if not i.is_elementwise:
+            return as_it_is
+        for number, operand in enumerate(i.operands):
+            if operand.dims != i.dims:
+                continue
+            made, order = self.laid_out(operand, deepest - 1)
+            if order == as_it_is[1]:
+                continue
+            back = tuple(order.index(d) for d in range(len(order)))
+            operands: list[Instruction] = []
+            for n, o in enumerate(i.operands):
+                moved = made if n == number else self.turned(o, back, i.elements, deepest - 1)
+                if moved is None:
+                    break
+                operands.append(moved)
+            else:
+                shape = made.shape.with_dtype(i.dtype)  # type: ignore[union-attr]
+                return i.replace(operands=operands, shape=shape), order
         return as_it_is
-    if i.opcode == "transpose":
-        made, order = _laid_out(i.operands[0], deepest - 1)
-        return made, tuple(order[d] for d in i.attributes["dimensions"])
-    if i.opcode == "reshape":
-        made, order = _laid_out(i.operands[0], deepest - 1)
-        return _reshaped(made, order, i) or as_it_is
-    if not i.is_elementwise:
-        return as_it_is
-    for number, operand in enumerate(i.operands):
-        if operand.dims != i.dims:
-            continue
-        made, order = _laid_out(operand, deepest - 1)
-        if order == as_it_is[1]:
-            continue
-        back = tuple(order.index(d) for d in range(len(order)))
-        operands: list[Instruction] = []
-        for n, o in enumerate(i.operands):
-            moved = made if n == number else _turned(o, back, i.elements, deepest - 1)
-            if moved is None:
-                break
-            operands.append(moved)
-        else:
-            shape = made.shape.with_dtype(i.dtype)  # type: ignore[union-attr]
-            return i.replace(operands=operands, shape=shape), order
-    return as_it_is
+
+    def _turned(self, i: Instruction, order: Order, whole: int, deepest: int) -> Instruction | None:
+        if i.dims == () or order == tuple(range(len(order))):
+            return i
+        if i.opcode == "broadcast":
+            place = {d: n for n, d in enumerate(order)}
+            mapped = [place[d] for d in i.attributes["dimensions"]]
+            by_place = sorted(range(len(mapped)), key=mapped.__getitem__)
+            small = transpose(i.operands[0], by_place)
+            shape = i.shape.with_dims([i.dims[d] for d in order])  # type: ignore[union-attr]
+            return i.replace(
+                operands=(small,), shape=shape, attributes={"dimensions": tuple(sorted(mapped))}
+            )
+        if i.elements * _SMALL <= whole:
+            return transpose(i, order)
+        if deepest == 0:
+            return None
+        if i.opcode == "transpose":
+            inner = i.attributes["dimensions"]
+            return self.turned(i.operands[0], tuple(inner[d] for d in order), whole, deepest - 1)
+        if i.opcode == "reshape":
+            return self._turned_reshape(i, order, whole, deepest)
+        if not i.is_elementwise or not i.operands:
+            return None
+        operands = [self.turned(o, order, whole, deepest - 1) for o in i.operands]
+        known = [o for o in operands if o is not None]
+        if len(known) < len(operands):
+            return None
+        shape = i.shape.with_dims([i.dims[d] for d in order])  # type: ignore[union-attr]
+        return i.replace(operands=known, shape=shape)
+
+    def _turned_reshape(
+        self, i: Instruction, order: Order, whole: int, deepest: int
+    ) -> Instruction | None:
+        source = i.operands[0]
+        groups = reshape_groups(source.dims, i.dims)
+        group_of = {d: n for n, (_, theirs) in enumerate(groups) for d in theirs}
+        runs: list[int] = []
+        for d in order:
+            if not runs or runs[-1] != group_of[d]:
+                runs.append(group_of[d])
+        kept = [d for n in runs for d in groups[n][1]]
+        rest = [n for n in range(len(groups)) if n not in runs]  # sizes of 1 that are dropped
+        if kept != list(order):
+            return None
+        moved = tuple(d for n in [*runs, *rest] for d in groups[n][0])
+        turned = self.turned(source, moved, whole, deepest - 1)
+        return None if turned is None else reshape(turned, [i.dims[d] for d in order])
 
 
 def _reshaped(made: Instruction, order: Order, i: Instruction) -> tuple[Instruction, Order] | None:
@@ -116,54 +185,3 @@ def _reshaped(made: Instruction, order: Order, i: Instruction) -> tuple[Instruct
     lying = [d for _, theirs in runs for d in theirs]
     dims = tuple(i.dims[d] for d in lying)
     return reshape(made, dims), tuple(lying.index(d) for d in range(len(lying)))
-
-
-def _turned(i: Instruction, order: Order, whole: int, deepest: int) -> Instruction | None:
-    """The transpose of ``i`` in ``order``, without one of an array that has nearly as many elements as the ``whole``
-    matrix; None if there would be one.
-    """
-    if i.dims == () or order == tuple(range(len(order))):
-        return i
-    if i.opcode == "broadcast":
-        place = {d: n for n, d in enumerate(order)}
-        mapped = [place[d] for d in i.attributes["dimensions"]]
-        by_place = sorted(range(len(mapped)), key=mapped.__getitem__)
-        small = transpose(i.operands[0], by_place)
-        shape = i.shape.with_dims([i.dims[d] for d in order])  # type: ignore[union-attr]
-        return i.replace(
-            operands=(small,), shape=shape, attributes={"dimensions": tuple(sorted(mapped))}
-        )
-    if i.elements * _SMALL <= whole:
-        return transpose(i, order)
-    if deepest == 0:
-        return None
-    if i.opcode == "transpose":
-        inner = i.attributes["dimensions"]
-        return _turned(i.operands[0], tuple(inner[d] for d in order), whole, deepest - 1)
-    if i.opcode == "reshape":
-        return _turned_reshape(i, order, whole, deepest)
-    if not i.is_elementwise or not i.operands:
-        return None
-    operands = [_turned(o, order, whole, deepest - 1) for o in i.operands]
-    known = [o for o in operands if o is not None]
-    if len(known) < len(operands):
-        return None
-    shape = i.shape.with_dims([i.dims[d] for d in order])  # type: ignore[union-attr]
-    return i.replace(operands=known, shape=shape)
-
-
-def _turned_reshape(i: Instruction, order: Order, whole: int, deepest: int) -> Instruction | None:
-    source = i.operands[0]
-    groups = reshape_groups(source.dims, i.dims)
-    group_of = {d: n for n, (_, theirs) in enumerate(groups) for d in theirs}
-    runs: list[int] = []
-    for d in order:
-        if not runs or runs[-1] != group_of[d]:
-            runs.append(group_of[d])
-    kept = [d for n in runs for d in groups[n][1]]
-    rest = [n for n in range(len(groups)) if n not in runs]  # sizes of 1 that are dropped
-    if kept != list(order):
-        return None
-    moved = tuple(d for n in [*runs, *rest] for d in groups[n][0])
-    turned = _turned(source, moved, whole, deepest - 1)
-    return None if turned is None else reshape(turned, [i.dims[d] for d in order])

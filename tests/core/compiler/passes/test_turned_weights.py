@@ -268,3 +268,15 @@ def test_reshapes_that_join_what_a_transpose_parted() -> None:
     (got,) = NativeSimulation(after, "host").run(values)
     matrix = values[1].astype(np.float64).transpose(1, 0, 2).reshape(28 * 24, 32) * 0.5
     np.testing.assert_array_equal(got, values[0] @ matrix)
+
+
+@pytest.mark.parametrize("is_turned", [False, True])
+def test_each_instruction_is_looked_at_once(is_turned: bool) -> None:
+    """Twenty-three squares of squares have eight million ways from the last one to the first."""
+    rows, small = parameter(0, 1, TERMS), parameter(2, 3, 5)
+    weights = parameter(1, COLUMNS, TERMS) if is_turned else parameter(1, TERMS, COLUMNS)
+    powers = turned(weights) if is_turned else weights
+    for _ in range(23):
+        powers = op("multiply", powers, powers)
+    program = module([rows, weights, small], dot_of(rows, powers), turned(small))
+    assert turn_weights(program, for_cpu()).has("dot")
