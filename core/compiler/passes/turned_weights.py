@@ -75,7 +75,7 @@ class _Weights:
         self._turns: dict[tuple[Instruction, Order, int], Instruction | None] = {}
 
     def laid_out(self, i: Instruction, deepest: int) -> tuple[Instruction, Order]:
-        """What ``i`` is a transpose of, and the order of that transpose, if the transposes below it are moved up."""
+        """The array that ``i`` is a transpose of once the transposes below are moved up, and that transpose's order."""
         if i not in self._laid:
             self._laid[i] = self._laid_out(i, deepest)
         return self._laid[i]

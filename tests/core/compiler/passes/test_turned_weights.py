@@ -7,14 +7,20 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pytest
 from tripont.core.compiler import pipeline
-from tripont.core.compiler.ir import dtypes
+from tripont.core.compiler.ir import dtypes, hlo
 from tripont.core.compiler.ir.dtypes import DType
-from tripont.core.compiler.ir.hlo import DotDimensionNumbers, Instruction
+from tripont.core.compiler.ir.hlo import (
+    Computation,
+    DotDimensionNumbers,
+    Instruction,
+    Shape,
+    TupleShape,
+)
 from tripont.core.compiler.observe.dump import Dump
 from tripont.core.compiler.passes.turned_weights import turn_weights
 from tripont.core.compiler.targets.host import for_cpu
 
-from tests.core.compiler.builders import module, number, op, parameter
+from tests.core.compiler.builders import compare, module, number, op, parameter
 from tests.core.compiler.test_native import NativeSimulation
 
 F32, BF16, S8, S4 = dtypes.F32, dtypes.BF16, dtypes.S8, dtypes.S4
@@ -280,3 +286,31 @@ def test_each_instruction_is_looked_at_once(is_turned: bool) -> None:
         powers = op("multiply", powers, powers)
     program = module([rows, weights, small], dot_of(rows, powers), turned(small))
     assert turn_weights(program, for_cpu()).has("dot")
+
+
+def test_weights_of_a_loop() -> None:
+    """They are neither made nor transposed, in front of the loop or in it."""
+    n = 512
+    codes, scales = parameter(1, n, n, dtype=S8), parameter(2, n)
+    shape = TupleShape((Shape(F32, (1, n)), codes.shape, scales.shape, Shape(dtypes.S32, ())))
+    states = [hlo.parameter(index, each) for index, each in enumerate(shape.elements)]
+    x, w, s, step = states
+    scaled = op("multiply", floats(turned(w), F32), spread(s, (n, n), 1))
+    following = op("add", step, number(1, dtype=dtypes.S32))
+    root = Instruction("tuple", shape, (dot_of(x, scaled), w, s, following))
+    body = Computation.from_root("body", states, root)
+    before = [hlo.parameter(index, each) for index, each in enumerate(shape.elements)]
+    goes_on = compare(before[3], number(3, dtype=dtypes.S32), "LT")
+    condition = Computation.from_root("condition", before, goes_on)
+    rows = parameter(0, 1, n)
+    first = (rows, codes, scales, number(0, dtype=dtypes.S32))
+    loop = Instruction("while", shape, first, {}, (condition, body))
+    result = hlo.get_tuple_element(loop, 0)
+    after = pipeline.run(module([rows, codes, scales], result), for_cpu("host", False), Dump())
+    written = {
+        i.opcode
+        for c in after.computations()
+        for i in c.instructions
+        if isinstance(i.shape, Shape) and i.elements == n * n and "fus" not in c.name
+    }
+    assert written <= {"parameter", "get-tuple-element"}
