@@ -14,7 +14,7 @@ memory: what a branch writes over its share, the other branches do not see.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ..ir.errors import internal, resource_exhausted
@@ -77,7 +77,7 @@ class Group:
 def liveness_of(module: Module) -> Liveness:
     """The values of ``module``, with shares wherever an array dies in a conditional."""
     shared: set[tuple[Instruction, int]] = set()
-    while True:  # once more for each conditional around another one
+    while True:  # twice: the first time finds all
         live = Liveness(module, frozenset(shared))
         found = live.dying_in_branches() - shared
         if not found:
@@ -104,7 +104,7 @@ class Liveness:
         # (priority, -bytes, new value, old value).
         self.wishes: list[tuple[int, int, Value, Value]] = []
         self.loops: list[Loop] = []
-        self.branches: list[Branches] = []
+        self.branches: list[Branches] = []  # inner conditionals before those around them
         self.views: list[Value] = []
         # In-place operands of fusions, of which equal ones have one computation.
         self.in_place: dict[tuple[Computation, Any], list[tuple[int, ...]]] = {}
@@ -115,6 +115,7 @@ class Liveness:
         self.end = self.tick()
         self.results = [self.values[r][0] for r in entry.results]
         self.use(self.results, FOREVER)
+        self.end_scope(0, None)
 
     def tick(self) -> int:
         self.time += 1
@@ -288,11 +289,11 @@ class Liveness:
         operands = self.operands(instruction)
         self.use(operands, begin)
         first = 1
-        branches: list[list[Value | None]] = []
-        ends: list[int] = []
-        shares: list[tuple[Value, Value]] = []
+        conditional = Branches(instruction, operands, begin)
+        ends, shares = conditional.ends, conditional.shares
         for branch in instruction.called:
             self.tick()
+            inside = len(self.branches)
             own: dict[Value, Value | None] = {}  # a value may be several operands
             for p in branch.parameters:
                 self.check_new(p)
@@ -310,27 +311,48 @@ class Liveness:
             results = [self.values[r][0] for r in branch.results]
             ends.append(self.tick())
             self.use(results, ends[-1])
-            branches.append(results)
+            conditional.results_of_branch.append(results)
+            self.end_scope(inside, conditional)
         self.tick()
         values = tuple(
             self.define(instruction, n, s) for n, s in enumerate(instruction.result_shapes)
         )
-        self.values[instruction] = values
-        self.branches.append(Branches(instruction, operands, shares, branches, values, begin, ends))
+        self.values[instruction] = conditional.results = values
+        self.branches.append(conditional)
+
+    def end_scope(self, first: int, around: Branches | None) -> None:
+        """Note what has died in the conditionals from ``first`` on, which lie in a branch of ``around`` that ends here,
+        or in the program. Other branches, which come later, may read it too.
+        """
+        for branches in self.branches[first:]:
+            if branches.scope_ended:
+                continue  # it lies in a branch of another one of them
+            branches.scope_ended, branches.around = True, around
+            branches.dying = {
+                value
+                for value in branches.operands
+                if value is not None and branches.begin < value.end <= branches.ends[-1]
+            }
 
     def dying_in_branches(self) -> set[tuple[Instruction, int]]:
         """The operands of conditionals that a branch reads, or gives on, and nothing behind the conditional."""
         bases = {view.base for view in self.views}
-        return {
-            (branches.instruction, position)
-            for branches in self.branches
-            for position, value in enumerate(branches.operands)
-            if value is not None
-            and branches.begin < value.end <= branches.ends[-1]
-            and value.base is None
-            and value not in bases
-            and value.instruction.opcode != "constant"
-        }
+        found: set[tuple[Instruction, int]] = set()
+        for branches in reversed(self.branches):  # outer ones first
+            around = branches.around
+            # What comes from outside lives on there unless it dies there, too.
+            kept = set() if around is None else {*around.operands} - around.dying
+            branches.dying = {
+                value
+                for value in branches.dying - kept - bases
+                if value.base is None and value.instruction.opcode != "constant"
+            }
+            found |= {
+                (branches.instruction, position)
+                for position, value in enumerate(branches.operands)
+                if value in branches.dying
+            }
+        return found
 
 
 def comes_in_only_at(places: Sequence[int], candidates: Sequence[int]) -> bool:
@@ -357,16 +379,20 @@ class Loop:
 class Branches:
     """A conditional. ``shares``: operands that die in the branches, each with what it is in one of them.
 
-    ``begin`` is when the operands are there, ``ends`` when each branch is done.
+    ``begin`` is when the operands are there, ``ends`` when each branch is done. ``dying``: the operands that a branch
+    reads, or gives on, and that nothing behind the conditional reads in the branch of ``around`` that it lies in.
     """
 
     instruction: Instruction
     operands: list[Value | None]
-    shares: list[tuple[Value, Value]]
-    results_of_branch: list[list[Value | None]]
-    results: tuple[Value | None, ...]
     begin: int
-    ends: list[int]
+    shares: list[tuple[Value, Value]] = field(default_factory=list)
+    results_of_branch: list[list[Value | None]] = field(default_factory=list)
+    results: tuple[Value | None, ...] = ()
+    ends: list[int] = field(default_factory=list)
+    dying: set[Value] = field(default_factory=set)
+    around: Branches | None = None
+    scope_ended: bool = False
 
 
 def resolve(instruction: Instruction) -> Instruction:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from jax import lax
 from tripont.core.compiler.formats.artifact import Conditional, Copy, walk
-from tripont.core.compiler.memory.liveness import liveness_of
+from tripont.core.compiler.memory import liveness
+from tripont.core.compiler.memory.liveness import Liveness, liveness_of
 from tripont.core.compiler.reference.evaluate import evaluate
 
 from tests.core.compiler.loops import compiled, read
@@ -162,3 +163,37 @@ def test_a_share_is_alive_in_its_branch_alone() -> None:
     (branches,) = live.branches
     (first, second), (end, _) = [s for _, s in branches.shares if s.size > 64], branches.ends
     assert branches.begin < first.start <= first.end <= end < second.start
+
+
+def nested(n, h, x, depth):
+    """Conditionals in the first branches of conditionals, all of which read one array."""
+    if depth == 0:
+        return rolled(h)
+
+    def first(h):
+        return nested(n, h, x, depth - 1)
+
+    return lax.cond(n > depth, lambda h: h.at[depth].set(x), first, h)
+
+
+def test_nested_branches_are_walked_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    def form(n, h, x):
+        return nested(n, rolled(h), x, 12)
+
+    module = compiled(form, arguments(0))
+    walks = []
+
+    class Counted(Liveness):
+        def __init__(self, *given) -> None:
+            walks.append(given)
+            super().__init__(*given)
+
+    monkeypatch.setattr(liveness, "Liveness", Counted)
+    live = liveness.liveness_of(module)
+    assert len(walks) == 2
+    assert len(live.branches) == 12
+    for branches in live.branches:
+        assert sum(value.size == ROWS * 8 * 4 for value, _ in branches.shares) == 2
+        assert all(value.end <= branches.begin for value, _ in branches.shares)
+    simulation = Simulation(module)
+    check(simulation, form)
