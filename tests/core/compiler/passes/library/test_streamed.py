@@ -44,3 +44,18 @@ def test_a_transposed_matrix_is_read_where_it_lies(
     a, b = (v.astype(np.float64) for v in values)
     wanted = b.T @ a if first else a @ b.T
     np.testing.assert_array_equal(got, wanted.astype(got.dtype))
+
+
+def test_a_matrix_of_short_sums_is_transposed() -> None:
+    """Eight rows by a matrix of 16 terms: adding up each sum across a vector takes longer than the transpose."""
+    x, w = parameter(0, 8, 16), parameter(1, 12_500, 16)
+    turned = op("transpose", w, dims=(16, 12_500), dimensions=(1, 0))
+    numbers = DotDimensionNumbers((1,), (0,))
+    precision = ("DEFAULT", "DEFAULT")
+    dot = op("dot", x, turned, dims=(8, 12_500), dimension_numbers=numbers, precision=precision)
+    after = pipeline.run(module([x, w], dot), priced("x86-64-v4"), Dump())
+    assert (16, 12_500) in [i.dims for i in after.entry.instructions]
+    random = np.random.default_rng(0)
+    values = [random.integers(-2, 3, p.dims).astype(np.float32) for p in (x, w)]
+    (got,) = NativeSimulation(after, "x86-64-v4").run(values)
+    np.testing.assert_array_equal(got, values[0] @ values[1].T)
