@@ -58,6 +58,12 @@ absl::Status CannotRun(const std::string& op, const std::string& name) {
                                   "it in a tf.function, or use tf.while_loop");
 }
 
+absl::Status CallsItself(const tf::Node& node) {
+  return absl::UnimplementedError("tripont: " + node.type_string() + " " + node.name() +
+                                  " calls itself in the end, and cannot run on XPU, whose "
+                                  "compiler would go on without end: place it on the CPU");
+}
+
 // Whether a function that an op calls, by its name or under its attributes, calls itself in the end.
 class Recursion {
  public:
@@ -99,6 +105,7 @@ class Lower : public tf::GraphOptimizationPass {
  public:
   absl::Status Run(const tf::GraphOptimizationPassOptions& options) override {
     if (options.graph == nullptr || options.flib_def == nullptr) return absl::OkStatus();
+    TF_RETURN_IF_ERROR(RefuseRecursion(options));
     while (Mark(options)) {
       TF_RETURN_IF_ERROR(tf::LowerFunctionalOpsPass().Run(options));
     }
@@ -106,6 +113,25 @@ class Lower : public tf::GraphOptimizationPass {
   }
 
  private:
+  // A conditional or a loop that stays one op is compiled with all that it calls, and so is what a
+  // function calls that is not put into the graph: XLA would translate one that calls itself until
+  // the stack is full, and the process would end.
+  static absl::Status RefuseRecursion(const tf::GraphOptimizationPassOptions& options) {
+    const tf::FunctionLibraryDefinition& library = *options.flib_def;
+    const tf::Device* device = options.default_function_device;
+    const bool default_on_xpu = device != nullptr && device->device_type() == kDeviceType;
+    for (const tf::Node* node : (*options.graph)->op_nodes()) {
+      const std::string& op = node->type_string();
+      const bool stays_one = IsConditional(op) || IsWhile(op);
+      if (stays_one ? !MayBeOnXpu(*node, default_on_xpu)
+                    : !library.Contains(op) || !IsOn(kDeviceType, node->requested_device())) {
+        continue;
+      }
+      if (Recursion(library).IsIn(op, node->attrs())) return CallsItself(*node);
+    }
+    return absl::OkStatus();
+  }
+
   // Whether there was anything to mark. Nothing is marked twice.
   static bool Mark(const tf::GraphOptimizationPassOptions& options) {
     const tf::FunctionLibraryDefinition& library = *options.flib_def;

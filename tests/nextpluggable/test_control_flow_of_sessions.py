@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.framework import function
 from tensorflow.python.ops.control_flow_ops import XLAControlFlowContext
 
 v1 = tf.compat.v1
@@ -108,6 +109,58 @@ def test_threads_that_run_one_graph() -> None:
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             found = list(pool.map(element, range(12)))
     assert found == [n + n % 3 if n < 1 else -(n + n % 3) for n in range(12)]
+
+
+def factorial(op: str, device: str) -> Any:
+    """A graph that computes it for ``x`` as ``y``, by a function that calls itself by its name."""
+    make = getattr(tf.raw_ops, op)
+    with tf.Graph().as_default() as graph, tf.device(device):
+
+        @function.Defun(tf.float32, func_name="Again")
+        def again(n: Any) -> Any:
+            return tf.identity(n)
+
+        @function.Defun(tf.float32, func_name="Then")
+        def then(n: Any) -> Any:
+            return n * again(n - 1)
+
+        @function.Defun(tf.float32, func_name="Else")
+        def otherwise(n: Any) -> Any:
+            return tf.ones_like(n)
+
+        @function.Defun(tf.float32, func_name="Factorial", out_names=["result"])
+        def whole(n: Any) -> Any:
+            return make(
+                cond=n > 0.5,
+                input=[n],
+                Tout=[tf.float32],
+                then_branch=then,
+                else_branch=otherwise,
+            )[0]
+
+        tf.identity(whole(v1.placeholder(tf.float32, (), name="x")), name="y")
+        definition = graph.as_graph_def()
+    (branch,) = (f for f in definition.library.function if f.signature.name == "Then")
+    for node in branch.node_def:
+        for i, name in enumerate(node.input):
+            if name.startswith("Again"):
+                node.input[i] = f"{name.split(':')[0]}:result:0"
+        if node.op == "Again":
+            node.op = "Factorial"
+    return definition
+
+
+@pytest.mark.parametrize("op", ["If", "StatelessIf"])
+def test_a_function_that_calls_itself(op: str) -> None:
+    """TensorFlow's CPU computes it; XLA would translate it until the stack is full."""
+    for device in ("/device:CPU:0", "/device:XPU:0"):
+        with tf.Graph().as_default(), v1.Session() as session:
+            tf.import_graph_def(factorial(op, device), name="")
+            if device == "/device:CPU:0":
+                assert session.run("y:0", {"x:0": 5.0}) == 120
+                continue
+            with pytest.raises(tf.errors.UnimplementedError, match="calls itself in the end"):
+                session.run("y:0", {"x:0": 5.0})
 
 
 @pytest.mark.parametrize("jit", [False, True], ids=["function", "jit"])
