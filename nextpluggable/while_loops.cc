@@ -115,21 +115,39 @@ class Lower : public tf::GraphOptimizationPass {
  private:
   // A conditional or a loop that stays one op is compiled with all that it calls, and so is what a
   // function calls that is not put into the graph: XLA would translate one that calls itself until
-  // the stack is full, and the process would end.
+  // the stack is full, and the process would end. Where all that a function reaches is lowered, no
+  // compiler sees it, and TensorFlow does with it what it does on its CPU.
   static absl::Status RefuseRecursion(const tf::GraphOptimizationPassOptions& options) {
     const tf::FunctionLibraryDefinition& library = *options.flib_def;
     const tf::Device* device = options.default_function_device;
     const bool default_on_xpu = device != nullptr && device->device_type() == kDeviceType;
     for (const tf::Node* node : (*options.graph)->op_nodes()) {
       const std::string& op = node->type_string();
-      const bool stays_one = IsConditional(op) || IsWhile(op);
+      const bool stays_one = StaysOne(op);
       if (stays_one ? !MayBeOnXpu(*node, default_on_xpu)
-                    : !library.Contains(op) || !IsOn(kDeviceType, node->requested_device())) {
+                    : !library.Contains(op) || !IsOn(kDeviceType, node->requested_device()) ||
+                          !ReachesOneThatStays(*node, library)) {
         continue;
       }
       if (Recursion(library).IsIn(op, node->attrs())) return CallsItself(*node);
     }
     return absl::OkStatus();
+  }
+
+  static bool StaysOne(const std::string& op) { return IsConditional(op) || IsWhile(op); }
+
+  // Whether the functions that a call reaches have a conditional or a loop that is not marked.
+  static bool ReachesOneThatStays(const tf::Node& call,
+                                  const tf::FunctionLibraryDefinition& library) {
+    tf::GraphDef only;
+    *only.add_node() = call.def();
+    const tf::FunctionLibraryDefinition reachable = library.ReachableDefinitions(only);
+    for (const std::string& name : reachable.ListFunctionNames()) {
+      for (const tf::NodeDef& node : reachable.Find(name)->node_def()) {
+        if (StaysOne(node.op()) && !IsTrue(tf::AttrSlice(node), kLower)) return true;
+      }
+    }
+    return false;
   }
 
   // Whether there was anything to mark. Nothing is marked twice.

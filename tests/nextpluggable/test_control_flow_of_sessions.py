@@ -15,6 +15,12 @@ from tensorflow.python.ops.control_flow_ops import XLAControlFlowContext
 v1 = tf.compat.v1
 
 
+@pytest.fixture(autouse=True, scope="module")
+def soft_placement() -> None:
+    """TensorFlow has it off in a process whose first op is in a graph, and other tests want it."""
+    tf.config.set_soft_device_placement(enabled=True)
+
+
 def run(make: Callable[..., Any], *values: Any) -> Any:
     """What ``make`` of placeholders of the values computes on XPU, made in such a context."""
     with tf.Graph().as_default(), v1.Session() as session, tf.device("/device:XPU:0"):
@@ -161,6 +167,25 @@ def test_a_function_that_calls_itself(op: str) -> None:
                 continue
             with pytest.raises(tf.errors.UnimplementedError, match="calls itself in the end"):
                 session.run("y:0", {"x:0": 5.0})
+
+
+@pytest.mark.parametrize("is_call", [False, True], ids=["by_name", "partitioned_call"])
+def test_a_function_that_calls_itself_and_is_lowered(is_call: bool) -> None:
+    """TensorFlow's executor runs it op by op, and no compiler sees the whole."""
+    definition = factorial("If", "/device:XPU:0")
+    for f in definition.library.function:
+        for node in f.node_def:
+            if node.op == "If":
+                node.attr["_lower_using_switch_merge"].b = True
+    if is_call:
+        (call,) = (node for node in definition.node if node.op == "Factorial")
+        call.op = "PartitionedCall"
+        call.attr["f"].func.name = "Factorial"
+        for name in ("Tin", "Tout"):
+            call.attr[name].list.type.append(tf.float32.as_datatype_enum)
+    with tf.Graph().as_default(), v1.Session() as session:
+        tf.import_graph_def(definition, name="")
+        assert session.run("y:0", {"x:0": 5.0}) == 120
 
 
 @pytest.mark.parametrize("jit", [False, True], ids=["function", "jit"])
