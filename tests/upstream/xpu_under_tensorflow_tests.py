@@ -91,11 +91,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Runs a test where eager operations without a device's name are on ``XPU``."""
-    from tensorflow.python.framework import ops
+    """Runs a test where eager operations without a device's name are on ``XPU``.
+
+    What XPU has no kernel of is on the CPU. TensorFlow has that off in a process whose first operation is in a graph,
+    as that of another file's tests may be.
+    """
+    from tensorflow.python.framework import config, ops
 
     if not ON_XPU or "/compiler/tests/" in str(item.path):
         yield
         return
+    config.set_soft_device_placement(True)
     with ops.device(XPU):
         yield
