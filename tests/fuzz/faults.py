@@ -20,6 +20,7 @@ from tripont.core.compiler.codegen.elements.elemental import clamp_coordinate
 from tripont.core.compiler.codegen.generator import Generator
 from tripont.core.compiler.codegen.kernels import depthwise, fft_tables
 from tripont.core.compiler.codegen.kernels.shared_scales import SharedScales
+from tripont.core.compiler.codegen.representation import register_type
 from tripont.core.compiler.fusion import chain_plan
 from tripont.core.compiler.ir.dtypes import DType
 from tripont.core.compiler.ir.hlo import Instruction, Shape
@@ -111,7 +112,7 @@ def integers_that_wrap() -> Iterator[None]:
         wide = llvm_ir.vector("i64", llvm_ir.lanes_of(value.type))
         name = f"llvm.fptosi.sat.{llvm_ir.mangle(wide)}.{llvm_ir.mangle(value.type)}"
         result = g.builder.call(wide, name, [value])
-        register = llvm_ir.vector(conversion.register_type(target), llvm_ir.lanes_of(value.type))
+        register = llvm_ir.vector(register_type(target), llvm_ir.lanes_of(value.type))
         if register != wide:
             result = g.builder.cast("trunc", result, register)
         return conversion.wrap(g, result, target)
