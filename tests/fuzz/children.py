@@ -6,6 +6,7 @@ import os
 import resource
 import select
 import signal
+import sys
 import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
@@ -138,7 +139,20 @@ def _answers(pipe: int, child: int, seconds: float, work: Work) -> Iterator[tupl
             work.running = max(work.running, used)
 
 
+# Pools whose threads are in another process: a pool waits for its threads when it ends.
+_LOST: Final[list[object]] = []
+
+
+def _have_threads() -> None:
+    """Give JAX threads for MLIR: the child lacks those of the process that was forked, and would wait for them."""
+    mlir = sys.modules.get("jax._src.interpreters.mlir")
+    if mlir is not None and hasattr(mlir, "global_thread_pool"):
+        _LOST.append(mlir.global_thread_pool)
+        mlir.global_thread_pool = type(mlir.global_thread_pool)()
+
+
 def _check_all(seeds: range, check: Check, pipe: int) -> None:
+    _have_threads()
     for seed in seeds:
         try:
             what = check(seed)

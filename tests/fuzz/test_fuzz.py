@@ -12,6 +12,7 @@ from random import Random
 from types import SimpleNamespace
 from typing import Final
 
+import jax
 import numpy as np
 import pytest
 from tripont.core.compiler.importer.program import read_program
@@ -247,6 +248,18 @@ def _works(seed: int) -> str:
     if seed == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     return ""
+
+
+def test_children_lower_programs_beside_a_process_that_has() -> None:
+    """JAX checks the functions of a program in threads, which a forked child lacks."""
+
+    def lowered(seed: int) -> str:
+        called = [jax.jit(lambda x, n=n: x + n) for n in range(8)]
+        x = np.zeros(seed, np.float32)
+        return jax.jit(lambda x: sum(f(x) for f in called)).lower(x).as_text()[:6]
+
+    assert lowered(3) == "module"
+    assert list(children.outcomes(range(3, 5), lowered, 20.0)) == [(3, "module"), (4, "module")]
 
 
 def test_what_children_use_is_counted():
