@@ -217,7 +217,7 @@ def descending_as_ascending() -> Iterator[None]:
 def branches_overwrite_what_lives() -> Iterator[None]:
     """A branch of a conditional may write over an array although it is read behind the conditional."""
     with _edited(
-        liveness.Liveness.dying_in_branches,
+        liveness.Liveness.end_scope,
         "value.end <= branches.ends[-1]",
         "value.end < FOREVER",
     ):
