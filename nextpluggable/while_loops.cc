@@ -119,8 +119,7 @@ class Lower : public tf::GraphOptimizationPass {
   // compiler sees it, and TensorFlow does with it what it does on its CPU.
   static absl::Status RefuseRecursion(const tf::GraphOptimizationPassOptions& options) {
     const tf::FunctionLibraryDefinition& library = *options.flib_def;
-    const tf::Device* device = options.default_function_device;
-    const bool default_on_xpu = device != nullptr && device->device_type() == kDeviceType;
+    const bool default_on_xpu = DefaultIsXpu(options);
     for (const tf::Node* node : (*options.graph)->op_nodes()) {
       const std::string& op = node->type_string();
       const bool stays_one = StaysOne(op);
@@ -139,22 +138,35 @@ class Lower : public tf::GraphOptimizationPass {
   // Whether the functions that a call reaches have a conditional or a loop that is not marked.
   static bool ReachesOneThatStays(const tf::Node& call,
                                   const tf::FunctionLibraryDefinition& library) {
+    return ReachesAny(call, library, [](const tf::NodeDef& node) {
+      return StaysOne(node.op()) && !IsTrue(tf::AttrSlice(node), kLower);
+    });
+  }
+
+  // Whether the functions that a call reaches have an op of which `is_one` holds.
+  template <typename IsOne>
+  static bool ReachesAny(const tf::Node& call, const tf::FunctionLibraryDefinition& library,
+                         const IsOne& is_one) {
     tf::GraphDef only;
     *only.add_node() = call.def();
     const tf::FunctionLibraryDefinition reachable = library.ReachableDefinitions(only);
     for (const std::string& name : reachable.ListFunctionNames()) {
-      for (const tf::NodeDef& node : reachable.Find(name)->node_def()) {
-        if (StaysOne(node.op()) && !IsTrue(tf::AttrSlice(node), kLower)) return true;
-      }
+      const auto& nodes = reachable.Find(name)->node_def();
+      if (std::any_of(nodes.begin(), nodes.end(), is_one)) return true;
     }
     return false;
+  }
+
+  // Whether ops that name no device are placed on an XPU.
+  static bool DefaultIsXpu(const tf::GraphOptimizationPassOptions& options) {
+    const tf::Device* const device = options.default_function_device;
+    return device != nullptr && device->device_type() == kDeviceType;
   }
 
   // Whether there was anything to mark. Nothing is marked twice.
   static bool Mark(const tf::GraphOptimizationPassOptions& options) {
     const tf::FunctionLibraryDefinition& library = *options.flib_def;
-    const tf::Device* device = options.default_function_device;
-    const bool default_on_xpu = device != nullptr && device->device_type() == kDeviceType;
+    const bool default_on_xpu = DefaultIsXpu(options);
     bool has_marked = false;
     for (tf::Node* node : (*options.graph)->op_nodes()) {
       const bool is_call = IsCallOp(node->type_string());
@@ -190,17 +202,9 @@ class Lower : public tf::GraphOptimizationPass {
         IsTrue(tf::AttrSlice(&function->attr()), kCompiled)) {
       return false;
     }
-    tf::GraphDef only;
-    *only.add_node() = call.def();
-    const tf::FunctionLibraryDefinition reachable = library.ReachableDefinitions(only);
-    bool is_any = false;
-    for (const std::string& name : reachable.ListFunctionNames()) {
-      for (const tf::NodeDef& node : reachable.Find(name)->node_def()) {
-        is_any = is_any || IsToBeLowered(node);
-        may_be_on_xpu = may_be_on_xpu || IsOn(kDeviceType, node.device());
-      }
-    }
-    return is_any && may_be_on_xpu;
+    const auto names_xpu = [](const tf::NodeDef& node) { return IsOn(kDeviceType, node.device()); };
+    return ReachesAny(call, library, IsToBeLowered) &&
+           (may_be_on_xpu || ReachesAny(call, library, names_xpu));
   }
 
   // default_on_xpu: where ops are that name no device.

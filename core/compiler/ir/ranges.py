@@ -12,7 +12,7 @@ from .patterns import counts
 # Chains of instructions are followed so far: what unpacks weights is short.
 _DEEPEST: Final = 10
 _MOVES: Final = frozenset(
-    ("bitcast", "broadcast", "copy", "reshape", "reverse", "slice", "transpose")
+    ("bitcast", "broadcast", "copy", "reshape", "reverse", "slice", "sort", "transpose")
 )
 
 
@@ -44,8 +44,6 @@ def range_of(i: Instruction, deepest: int = _DEEPEST) -> Range:
     if counts(i):
         return Range(0, max(i.dims[i.attributes["dimension"]] - 1, 0))
     if i.opcode in _MOVES and i.dtype is i.operands[0].dtype:
-        return range_of(i.operands[0], deepest - 1)
-    if i.opcode == "sort":
         return range_of(i.operands[0], deepest - 1)
     if i.opcode == "get-tuple-element" and i.operands[0].opcode == "sort":
         return range_of(i.operands[0].operands[i.attributes["index"]], deepest - 1)

@@ -183,8 +183,7 @@ def _handed_on(read: _Read, result: Instruction) -> Instruction:
     """Another result of the sort, gone the way of the places."""
     for step in read.path[1:]:
         if step.opcode in ("reverse", "slice"):
-            dims = step.dims if step.opcode == "slice" else result.dims
-            shape = Shape(result.dtype, dims)
+            shape = Shape(result.dtype, step.dims)
             result = step.derive(step.opcode, (result,), step.attributes, shape=shape)
     return result
 

@@ -57,10 +57,10 @@ def _turned_dot(dot: Instruction, target: Target) -> Instruction | None:
         made, order = _Weights().laid_out(matrix, _DEEPEST)
         if order == tuple(range(len(order))):
             continue
+        if matrix.opcode == "transpose" and made is matrix.operands[0]:
+            continue  # it is there
         operands = list(dot.operands)
         operands[side] = transpose(made, order)
-        if matrix.opcode == "transpose" and made is matrix.operands[0]:
-            continue  # it was there
         turned = dot.replace(operands=operands)
         if is_made_inside(turned, operands[side], target):
             return turned

@@ -48,8 +48,8 @@ def match_streamed(dot: Instruction, context: Context) -> Instruction | None:
         # Short sums, each added up across a vector at its end, take longer than transposing the matrix: 8 rows of 16
         # terms of f32 by 12,500 columns 150 us, transposed 79 us; of 64 terms as long either way.
         is_short = k < few * context.target.lane_count(accumulator.size) // 2
-        lies = array is dot.operands[matrix] or is_short
-        if lies and left is dot.operands[rows] and left.dtype is accumulator:
+        stays = array is dot.operands[matrix] or is_short
+        if stays and left is dot.operands[rows] and left.dtype is accumulator:
             return dot.replace(attributes=attributes) if "is_far" in attributes else None
         right = reshape(array, dims)
     left = convert(reshape(left, (few, k)), accumulator)
