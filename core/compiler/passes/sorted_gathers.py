@@ -76,6 +76,9 @@ def _with_other_operands(computation: Computation) -> Computation:
         gathers = [g for g, read in reads.items() if (read.sort, read.places) == (sort, places)]
         array = gathers[0].operands[0]
         path = {i for gather in gathers for i in reads[gather].path}
+        # The places may be several instructions, since one was made for each array that is an operand of the sort; and
+        # whoever takes all results takes the places, too.
+        path.update(user for user in users[sort] if user.attributes.get("index", places) == places)
         read_by = {user for i in path for user in users[i]}
         if (
             sort in replaced

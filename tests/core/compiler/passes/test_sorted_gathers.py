@@ -73,6 +73,18 @@ def test_rows_and_columns(axis: int) -> None:
     assert carried(along, y, x) == ([2], 0)
 
 
+def test_places_that_are_gathered_stay() -> None:
+    """The numbers of all places, gathered at a sort's places, are these places, whose results then are two."""
+    x, y = numbers(np.float32), numbers(np.int32, seed=1)
+
+    def both(x: jax.Array, y: jax.Array) -> tuple[jax.Array, jax.Array]:
+        places = jnp.argsort(x)
+        return jnp.arange(N, dtype=places.dtype)[places], y[places]
+
+    assert carried(both, x, y) == ([2], 1)
+    assert carried(lambda x: both(x, x)[0], x) == ([2], 0)
+
+
 def test_an_array_takes_the_place_of_the_places() -> None:
     x, y = numbers(np.float32), numbers(np.int16, seed=1)
     assert carried(lambda x, y: y[jnp.argsort(x)], x, y) == ([2], 0)
