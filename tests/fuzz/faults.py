@@ -26,7 +26,12 @@ from tripont.core.compiler.ir.dtypes import DType
 from tripont.core.compiler.ir.hlo import Instruction, Shape
 from tripont.core.compiler.ir.registry import OPS
 from tripont.core.compiler.memory import buffers, inplace, liveness
-from tripont.core.compiler.passes import alternate_states, custom_calls, sorted_gathers
+from tripont.core.compiler.passes import (
+    alternate_states,
+    custom_calls,
+    sorted_gathers,
+    while_loops,
+)
 from tripont.core.compiler.sizes import resolve
 
 
@@ -141,6 +146,24 @@ def swapped_states_stay() -> Iterator[None]:
 
 
 @contextmanager
+def conditions_that_call_are_counted() -> Iterator[None]:
+    """A loop whose number of steps is known does not evaluate its condition although that calls back."""
+    with _edited(
+        while_loops.annotate_trip_counts,
+        " or any(i.has_side_effect for i in instruction.called[0].instructions)",
+        "",
+    ):
+        yield
+
+
+@contextmanager
+def conditions_are_asked_again() -> Iterator[None]:
+    """A loop whose condition calls back takes several steps at a time, and asks once more after the answer was no."""
+    with _edited(alternate_states._asks_outside, "if _trips(loop) >= 0:", "if True:"):
+        yield
+
+
+@contextmanager
 def ends_meet_once() -> Iterator[None]:
     """A loop of a chain whose ends meet needs no planes beyond the ends of the loops that it reads."""
     with _edited(
@@ -235,6 +258,8 @@ FAULTS: Final[dict[str, tuple[Callable[[], Any], str, int]]] = {
     "sizes_forgotten": (sizes_forgotten, "bounded", 3),
     "integers_that_wrap": (integers_that_wrap, "floats", 41),
     "swapped_states_stay": (swapped_states_stay, "exchanges", 2_000_009),
+    "conditions_that_call_are_counted": (conditions_that_call_are_counted, "callbacks", 2_000_000),
+    "conditions_are_asked_again": (conditions_are_asked_again, "callbacks", 2_000_027),
     "ends_meet_once": (ends_meet_once, "stencils", 2_000_122),
     "tiles_reach_over_the_end": (tiles_reach_over_the_end, "convolutions", 2_000_085),
     "starts_beyond_the_end": (starts_beyond_the_end, "slices", 2_000_007),

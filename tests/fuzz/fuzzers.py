@@ -181,6 +181,13 @@ def torch(seed: int) -> list[str]:
     return torch_functions.findings(seed)
 
 
+def callbacks(seed: int) -> list[str]:
+    """Loops and conditionals of JAX that call back, beside NumPy, which says what callbacks are told and how often."""
+    from tests.fuzz import callback_functions
+
+    return callback_functions.findings(seed)
+
+
 def hlo(seed: int) -> list[str]:
     """HloModuleProtos that no StableHLO becomes: what is wrong with one."""
     from tests.fuzz import hlo_modules
@@ -218,7 +225,12 @@ FUZZERS: Final[dict[str, Fuzzer]] = {
 }
 
 # Fuzzers that run what they make by themselves, and the package that each needs.
-_BY_THEMSELVES: Final = {hlo: "jaxlib", tensorflow: "tensorflow", torch: "torch_xla"}
+_BY_THEMSELVES: Final = {
+    hlo: "jaxlib",
+    callbacks: "jax",
+    tensorflow: "tensorflow",
+    torch: "torch_xla",
+}
 # Those whose package is installed.
 FRAMEWORKS: Final[dict[str, Callable[[int], list[str]]]] = {
     f.__name__: f for f, package in _BY_THEMSELVES.items() if importlib.util.find_spec(package)

@@ -6,11 +6,17 @@ import pytest
 
 from tests.fuzz import children
 from tests.fuzz.faults import FAULTS
-from tests.fuzz.fuzzers import FUZZERS
+from tests.fuzz.fuzzers import FRAMEWORKS, FUZZERS
 from tests.fuzz.judge import findings
 
 # Each was found within a third of this; 600 programs take under ten minutes on a machine that does nothing else.
 _MOST = 600
+
+
+def _said(fuzzer: str, seed: int) -> str:
+    if fuzzer in FRAMEWORKS:
+        return " | ".join(FRAMEWORKS[fuzzer](seed))
+    return " | ".join(findings(FUZZERS[fuzzer](seed), seed))
 
 
 @pytest.mark.slow
@@ -24,7 +30,7 @@ def test_fault_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with fault():
         # The programs before the one that has shown it last, where that one shows it no more.
         for seeds in (range(first, first + _MOST), range(max(0, first - _MOST), first)):
-            said = children.outcomes(seeds, lambda s: " | ".join(findings(FUZZERS[fuzzer](s), s)))
+            said = children.outcomes(seeds, lambda s: _said(fuzzer, s))
             found = next(((seed, what) for seed, what in said if what), None)
             said.close()
             if found is not None:

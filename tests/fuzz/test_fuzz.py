@@ -100,7 +100,10 @@ def test_every_operation_has_a_generator_or_a_reason():
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(n, marks=pytest.mark.slow) if "large" in n else n for n in [*FUZZERS, "hlo"]],
+    [
+        pytest.param(n, marks=pytest.mark.slow) if "large" in n else n
+        for n in [*FUZZERS, "hlo", "callbacks"]
+    ],
 )
 def test_programs_of_each_fuzzer(name, tmp_path):
     """In a process that has not used XLA yet: a fork of one that has may wait for ever for XLA's threads."""

@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 def annotate_trip_counts(module: Module) -> Module:
     """Put the number of iterations, where it is known, into the attribute ``trip_count`` of each
-    while.
+    while. A loop that has it never evaluates its condition, so a loop whose condition has side effects gets none.
     """
 
     def annotate(instruction: Instruction) -> Instruction | None:
         if instruction.opcode != "while" or "trip_count" in instruction.attributes:
             return None
         count = known_trip_count(instruction)
-        if count < 0:
+        if count < 0 or any(i.has_side_effect for i in instruction.called[0].instructions):
             return None
         return instruction.replace(attributes={**instruction.attributes, "trip_count": count})
 

@@ -369,6 +369,29 @@ def test_constant_states_become_constants() -> None:
     )
 
 
+@pytest.mark.parametrize("calls_back", [False, True])
+def test_conditions_that_call_back_are_not_counted(calls_back: bool) -> None:
+    """A loop with a trip count never evaluates its condition, so a callback in it would never be called."""
+    i, outside = parameter(0, dtype=S32), parameter(0, dtype=S32)
+    attributes = {
+        "custom_call_target": "note",
+        "backend_config": b"",
+        "api_version": 4,
+        "has_side_effect": calls_back,
+        "output_operand_aliases": (),
+    }
+    call = Instruction("custom-call", i.shape, [i], attributes)
+    bound = number(7, dtype=S32)
+    holds = compare(i, bound, "LT")
+    condition = Computation("c", [i], [i, call, bound, holds], holds)
+    i = parameter(0, dtype=S32)
+    step = Computation.from_root("b", [i], op("add", i, number(1, dtype=S32)))
+    loop = Instruction("while", i.shape, [number(0, dtype=S32)], called=[condition, step])
+    annotated = while_loops.annotate_trip_counts(module([outside], loop))
+    (after,) = annotated.all_of("while")
+    assert ("trip_count" not in after.attributes) is calls_back
+
+
 def test_equal_counters_are_one() -> None:
     def states_of() -> list[Instruction]:
         return [parameter(0, dtype=S32), parameter(1, dtype=S32), parameter(2, dtype=S32)]
