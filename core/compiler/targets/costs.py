@@ -388,6 +388,17 @@ class Products:
         "bytes",
         "a rhs is not read so if its rows lie a multiple of this apart, for they crowd in a cache; 0: it is",
     ]
+    turned_lhs: Annotated[
+        int,
+        "bytes",
+        "of a lhs of [k, m], in the products' type, from which on it is transposed before: a tile reads a part of a "
+        "line of each of its rows",
+    ]
+    turned_columns: Annotated[
+        int,
+        "columns",
+        "of such a product that are worth it; one of f32 with fewer is a library's",
+    ]
     copied_rows: Annotated[
         int, "rows", "up to which units of work copy the parts of rhs that they read"
     ]

@@ -281,8 +281,8 @@ def form_of(dot: Instruction, target: Target, masked: bool = False) -> ProductFo
     if form.name == product_forms.BF16_PAIRS:
         lies = _turned(dot) == (False, False)
         return form if product_costs.prefers_pairs(m, n, k, lies, target) else None
-    turned = types[0] is dtypes.F32 and _turned(dot)[1]
-    return form if product_costs.prefers_generated(types, m, n, k, target, turned) else None
+    lhs, rhs = _turned(dot) if types[0] is dtypes.F32 else (False, False)
+    return form if product_costs.prefers_generated(types, m, n, k, target, rhs, lhs) else None
 
 
 def _turned(dot: Instruction) -> tuple[bool, bool]:

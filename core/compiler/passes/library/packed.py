@@ -19,6 +19,7 @@ from ...ir.dtypes import DType
 from ...ir.hlo import Computation, Instruction, Shape, constant, strides_of
 from ...ir.moves import transpose
 from ...ir.patterns import convert, reshape
+from . import product_costs
 from .swapped import swapped, turned_back
 from .weights import Weights
 
@@ -82,7 +83,7 @@ def packed_product(
     config = gemm.attributes["config"]
     m, n, k = config["m"], config["n"], config["k"]
     costs = target.costs.products
-    lhs = _left(_unconverted(gemm.operands[0], form.lhs), config, form)
+    lhs = _left(_unconverted(gemm.operands[0], form.lhs), config, form, target)
     if lhs is None or config["result_strides"][-1] != 1:
         return None
     left, lhs_strides = lhs
@@ -315,13 +316,24 @@ def packed_literal(
     return packed
 
 
-def _left(operand: Instruction, config: dict[str, Any], form: ProductForm) -> Placed | None:
+def _left(
+    operand: Instruction, config: dict[str, Any], form: ProductForm, target: Target
+) -> Placed | None:
     """lhs as the kernel reads or copies it: neighbours along k are neighbours in memory where that matters."""
     strides: tuple[int, ...] = config["lhs_strides"]
-    if strides[-1] == 1 or (form.group == 1 and operand.dtype is form.lhs):
+    as_it_lies = form.group == 1 and operand.dtype is form.lhs
+    if strides[-1] == 1 or (as_it_lies and not _is_turned_before(config, form, target)):
         return operand, strides
     sizes = (*config["batch"], config["m"], config["k"])
-    return dense(operand, sizes, strides)
+    turned = dense(operand, sizes, strides)
+    return (operand, strides) if turned is None and as_it_lies else turned
+
+
+def _is_turned_before(config: dict[str, Any], form: ProductForm, target: Target) -> bool:
+    """Whether a lhs that does not lie as [m, k] is transposed in memory before the product."""
+    m, n, k = config["m"], config["n"], config["k"]
+    enough: bool = n >= target.costs.products.turned_columns
+    return enough and product_costs.has_far_columns(m, k, form.lhs, target)
 
 
 def _right(operand: Instruction, config: dict[str, Any], dtype: DType) -> Placed | None:

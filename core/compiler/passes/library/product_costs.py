@@ -7,7 +7,8 @@ The table was measured with ``python -m benchmarks.products`` (docs/products-mea
 that kind with AMX. "Zen" in the table is a Zen 4 or a Zen 5. A Zen 3, which was measured too, packs small products as
 a Zen 5 does and swaps few rows as both do. It generates all f32 from 50^3 on, but for less than two vectors of
 columns, and for up to 128 rows by a rhs of [k, n] unless the rows of rhs lie a multiple of 2 KB apart (from 64 rows
-on 1 KB) or rhs has more than 400,000 bytes for each row.
+on 1 KB) or rhs has more than 400,000 bytes for each row, and for less than 128 columns by a lhs of [k, m] of 256 KB or
+more.
 
 ===============  =============================  ==================================================================
 operands         generated                      otherwise
@@ -143,11 +144,24 @@ def _is_full(m: int, lanes: int, most: float) -> bool:
     return -(-m // lanes) * lanes <= most * m
 
 
+def has_far_columns(m: int, k: int, dtype: DType, target: Target) -> bool:
+    """Whether a [k, m] matrix of ``dtype`` is so large that tiles read its columns for longer than transposing it
+    takes, if there is enough to multiply it by.
+    """
+    return m * k * dtype.size >= target.costs.products.turned_lhs
+
+
 def prefers_generated(
-    types: tuple[DType, DType, DType], m: int, n: int, k: int, target: Target, turned: bool = False
+    types: tuple[DType, DType, DType],
+    m: int,
+    n: int,
+    k: int,
+    target: Target,
+    turned: bool = False,
+    turned_lhs: bool = False,
 ) -> bool:
     """Whether an [m, k] by [k, n] product, large enough for either, is generated rather than oneDNN's on ``target``;
-    ``turned``: whether the rhs lies as [n, k].
+    ``turned``: whether the rhs lies as [n, k]; ``turned_lhs``: whether the lhs lies as [k, m].
     """
     if row(DOT, types, target) is None:
         return True
@@ -155,6 +169,8 @@ def prefers_generated(
     if lhs is dtypes.F32:
         if n < 2 * target.lanes(lhs):
             return False  # a tile of one vector reads a row of lhs for each multiply-add
+        if turned_lhs and n < costs.turned_columns and has_far_columns(m, k, lhs, target):
+            return False
         flat = m <= costs.flat_rows and n >= costs.flat_columns
         least, most = costs.small_sides
         small = least <= min(m, n) and max(m, n, k) <= most

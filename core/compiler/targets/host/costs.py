@@ -251,6 +251,8 @@ _HOST: Final = Costs(
         spread_rhs=400_000,
         direct=1 << 19,
         direct_apart=0,
+        turned_lhs=1 << 62,  # none
+        turned_columns=128,
         copied_rows=128,
         copied_rhs=0,
         first_operands=0,
@@ -497,6 +499,8 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
             spread_rows=128,
             # Panels of such rows have a fourth of the nearest cache, of 32 KB and eight ways, or less.
             direct_apart=256,
+            # 3072x768x1568 by a lhs of [k, m]: f32 36, transposed before 74, a library 63; 256x64x25088 19, 31 and 47.
+            turned_lhs=1 << 18,
             first_operands=1 << 23,
             first_lhs=1 << 22,
             # A line of each row, in another page, takes longer to come than long runs of rows do.

@@ -493,6 +493,39 @@ def test_units_of_fewer_rows_copy_their_panels_first(dtype: DType, cpu: str) -> 
             near(results[0], instruction, values)
 
 
+@pytest.mark.parametrize("cpu", ["znver3"], indirect=True)
+@pytest.mark.parametrize(
+    ("dtype", "m", "n", "k", "batch", "turned"),
+    [
+        (F32, 256, 128, 256, 0, True),
+        (F32, 255, 128, 256, 0, False),  # less than 256 KB of lhs
+        (F32, 256, 127, 256, 0, False),  # too few columns
+        (F64, 131, 150, 251, 0, True),
+        (F32, 300, 130, 301, 2, True),
+        (S32, 256, 128, 256, 0, True),
+    ],
+    ids=str,
+)
+def test_a_large_lhs_that_lies_the_other_way_is_transposed_before(
+    dtype: DType, m: int, n: int, k: int, batch: int, turned: bool, cpu: str
+) -> None:
+    """The numbers are those of tiles that read its columns."""
+    as_it_lies = priced(cpu, False, products={"turned_lhs": 1 << 60})
+    instruction = product((dtype, dtype), dtype, m, n, k, (True, False), batch)
+    values = [random(dtype, o.dims, i) for i, o in enumerate(instruction.operands)]
+    results = []
+    for target, wanted in ((for_cpu(cpu, False), turned), (as_it_lies, False)):
+        after = pipeline.run(module(instruction.operands, instruction), target, Dump())
+        (kernel,) = kernels_of(after, target)
+        assert (kernel.lhs_depth == 1) is wanted
+        results += NativeSimulation(after, cpu).run(values)
+    np.testing.assert_array_equal(*results)
+    if dtype is S32:
+        np.testing.assert_array_equal(results[0], reference(instruction, *values))
+    else:
+        near(results[0], instruction, values)
+
+
 def test_which_units_copy_their_panels_first() -> None:
     """On a Zen 3, from 64 rows on."""
     for name, m, first in (("znver3", 63, False), ("znver3", 64, True), ("x86-64-v3", 128, False)):

@@ -88,6 +88,18 @@ def test_f32_on_a_zen_3(m: int, n: int, k: int, generated: bool) -> None:
     assert prefers_generated(F32, m, n, k, for_cpu("znver3", onednn=False))
 
 
+@pytest.mark.parametrize(
+    ("m", "n", "k", "generated"),
+    [(256, 128, 256, True), (256, 127, 256, False), (255, 127, 256, True)],
+)
+def test_f32_by_a_lhs_of_k_m_on_a_zen_3(m: int, n: int, k: int, generated: bool) -> None:
+    """A library's if lhs is large and the columns are so few that transposing it takes as long as multiplying it."""
+    assert prefers_generated(F32, m, n, k, for_cpu("znver3"), turned_lhs=True) is generated
+    assert prefers_generated(F32, m, n, k, for_cpu("znver3"))
+    assert prefers_generated(F32, m, n, k, for_cpu("znver4"), turned_lhs=True)
+    assert prefers_generated(F32, m, n, k, for_cpu("znver3", onednn=False), turned_lhs=True)
+
+
 def test_bf16_by_bf16_is_generated_without_pairs_of_them() -> None:
     """Pairs, and registers of matrices, are asked first (tests/core/compiler/codegen/kernels/test_bf16_pairs.py)."""
     assert prefers_generated(BF16, 512, 512, 512, for_cpu("x86-64-v4"))
