@@ -502,6 +502,22 @@ class Convolutions:
     first_features_ragged: Annotated[
         int, "features", "the same of forward ones where the width is another one"
     ]
+    last_features: Annotated[
+        int,
+        "features",
+        "in and out, up to which plain ones are generated in f32, features last; of gradients of inputs twice as many",
+    ]
+    generates_first_few_inputs: Annotated[
+        bool,
+        "yes or no",
+        "they are in f32 of up to few_outputs input features, features first, in any number of others; and gradients "
+        "of weights in groups",
+    ]
+    generates_apart: Annotated[
+        bool,
+        "yes or no",
+        "those whose windows have several elements and lie apart are in f32, and the gradients of their inputs",
+    ]
     generates_first_points: Annotated[
         bool, "yes or no", "it is in f32 for windows of one element, features first, in any number"
     ]
@@ -643,6 +659,11 @@ class Convolutions:
     f32_point_rows: Annotated[
         int, "positions", "the same of f32 with features last, if the product is packed"
     ]
+    f32_turned_point_rows: Annotated[
+        int,
+        "positions",
+        "from which on those are whose kernel lies as [o, i], as in gradients of inputs, features last",
+    ]
     bf16_point_rows: Annotated[
         int, "positions", "the same of bf16 with features last, if the product is packed"
     ]
@@ -654,8 +675,14 @@ class Convolutions:
     first_bf16_point_rows: Annotated[
         int, "positions", "the same of bf16 with features first, which are transposed"
     ]
+    first_strided_point_rows: Annotated[
+        int, "positions", "the same of f32 with features first and a stride, which are transposed"
+    ]
     window_rows: Annotated[int, "positions", "the same of larger windows, of f32"]
     window_kernel: Annotated[int, "elements", "of the smallest kernel of these"]
+    window_kernel_last: Annotated[
+        int, "elements", "of the largest kernel of these, features last, of bf16 too"
+    ]
     pair_rows: Annotated[int, "positions", "the same of bf16 in pairs"]
     pair_kernel: Annotated[int, "elements", "of the smallest kernel of these"]
 

@@ -39,9 +39,13 @@ f32 bf16 and f16   three dimensions, features first, or the gradient of windows 
                    gradients of weights of 8 features and more (but windows of one
                    element), of one feature, and of windows that lie apart; patches of up
                    to 4 features; groups of up to 16 features (forward, features last: up
-                   to 384 features in all groups); features first in one dimension, of
-                   windows of one element, and up to 16 features (8 in gradients of inputs,
-                   in widths of whole vectors)
+                   to 384 features in all groups); windows that lie apart, and gradients
+                   of their inputs; features first in one dimension, of windows of one
+                   element, of up to 4 input features, and up to 16 features (64 in widths
+                   of whole vectors; half of them in gradients of inputs), and gradients of
+                   weights in groups; features last up to 8 features (16 in gradients of
+                   inputs), and gradients of weights of 2 to 4 input features with windows
+                   of up to 3x3
 bf16 of oneDNN,    as f32, but for groups, for gradients of inputs in one dimension,     oneDNN
 Zen                for what only Zen 4 and 5 generate, for sums of up to 16,384 terms
                    that are rounded to bf16, and on Zen 4 and 5 for gradients of the weights
@@ -66,6 +70,9 @@ f32, bf16, Zen 4   the same; 1x1 of any number of positions, features last, and 
                    features first
 f32, bf16, f16,    as products, gradients of 1x1 weights (bf16: up to 4,096 positions),    the rows above
 Zen 4              and 1x1 with features first (:mod:`.first_points`)
+f32, Zen 3         as products, forward ones of up to 256 positions, 1x1 of any number   the rows above
+                   with features last or a stride, most with features first, and
+                   gradients of their weights, features last
 f16, Zen 4         features first, as f32                                               oneDNN in f32
 f32, bf16, f16,    as products, gradients of 1x1 weights (f32 and f16: from 256        the rows above
 Xeon with FP16     features on, up to 512 positions; strided ones of any number);
@@ -223,6 +230,8 @@ class _Class:
         # Whether the forward convolution's windows, whose size a gradient of weights has, do not overlap.
         self.is_apart = all(w.window_dilation >= n for w, n in zip(windows, sizes, strict=True))
         self.is_patches = self.window > 1 and all(w.stride >= w.size for w in windows)
+        # Whether no two windows have an element in common in the convolution whose input's gradient this may be.
+        self.is_apart_input = self.window > 1 and all(w.base_dilation >= w.size for w in windows)
         self.is_strided = any(w.stride > 1 for w in windows)
         self.is_plain = self.groups == 1 and not self.is_strided and not self.is_dilated
         self.last_window = windows[-1].size if windows else 1
@@ -255,6 +264,10 @@ class _Class:
             return self.is_slow_gradient(costs)
         if self.groups == 1 and self.is_slow_for_patches(costs):
             return True
+        if self.is_plain and not self.is_spatial_minor:
+            most = costs.last_features * (2 if self.is_input else 1)
+            if self.rank == 2 and self.window > 1 and max(self.inputs, self.outputs) <= most:
+                return True
         if self.is_input:
             grouped = costs.generates_group_inputs and self.is_narrow(costs)
             minor = self.rank == 1 and self.is_spatial_minor
@@ -282,9 +295,10 @@ class _Class:
             return fills and fewest >= costs.first_gradient_features > 0
         if self.window == 1 and costs.generates_first_points:
             return True
-        if self.width % lanes == 0:
-            return most <= costs.first_features // (2 if self.is_input else 1)
-        return most <= costs.first_features_ragged and not self.is_input
+        if costs.generates_first_few_inputs and self.inputs <= costs.few_outputs:
+            return True
+        features = costs.first_features if self.width % lanes == 0 else costs.first_features_ragged
+        return most <= features // (2 if self.is_input else 1)
 
     def is_slow_in_f16(self, costs: Convolutions) -> bool:
         """The same of what moves so much for what it computes that converting f16 for oneDNN decides."""
@@ -315,6 +329,9 @@ class _Class:
         """
         if self.is_any_weights and self.is_apart:
             return costs.generates_most_gradients or costs.generates_apart_gradients
+        lies_apart = self.is_patches or self.is_apart_input
+        if costs.generates_apart and lies_apart and not self.is_any_weights:
+            return True
         few = self.inputs <= costs.few_outputs
         return self.is_patches and few and self.window >= costs.patches > 0
 
@@ -333,6 +350,8 @@ class _Class:
         grouped = self.groups > 1 and not (costs.generates_group_inputs and self.is_narrow(costs))
         if costs.generates_special_gradients and (grouped or several):
             return True
+        if self.groups > 1 and self.is_spatial_minor and costs.generates_first_few_inputs:
+            return self.rank == 2
         if self.groups > 1 or self.is_spatial_minor:
             return False
         wide = min(self.outputs, self.inputs) >= costs.gradient_features

@@ -69,15 +69,21 @@ def match_few_positions(convolution: Instruction, context: Context) -> Instructi
     rows = math.prod(convolution.dims) // convolution.dims[numbers.output_feature]
     elements = math.prod(w.size for w in windows)
     is_bf16 = convolution.dtype is dtypes.BF16
+    last = len(convolution.dims) - 1
+    is_last = numbers.input_feature == numbers.output_feature == last
+    is_turned = numbers.kernel_output_feature < numbers.kernel_input_feature
     if elements == 1:
+        if is_last and is_turned and not is_bf16 and rows < costs.f32_turned_point_rows:
+            return None
         if rows <= costs.point_rows:
             return _product(convolution, context, True)
-        last = len(convolution.dims) - 1
         most = costs.bf16_point_rows if is_bf16 else costs.f32_point_rows
-        if is_bf16 and numbers.kernel_output_feature < numbers.kernel_input_feature:
+        if is_bf16 and is_turned:
             most = min(most, costs.bf16_turned_point_rows)
-        if not numbers.input_feature == numbers.output_feature == last:
-            most = costs.first_bf16_point_rows if is_bf16 else 0
+        if not is_last:
+            strided = any(w.stride > 1 for w in windows)
+            f32_rows = costs.first_strided_point_rows if strided else 0
+            most = costs.first_bf16_point_rows if is_bf16 else f32_rows
         return _product(convolution, context) if rows <= most else None
     most, least = (
         (costs.pair_rows, costs.pair_kernel)
@@ -86,6 +92,8 @@ def match_few_positions(convolution: Instruction, context: Context) -> Instructi
     )
     kernel = math.prod(convolution.operands[1].dims)
     if elements > _MOST_ELEMENTS or rows > most or kernel < least:
+        return None
+    if is_last and kernel > costs.window_kernel_last:
         return None
     return _product(convolution, context, True)
 

@@ -308,6 +308,9 @@ _HOST: Final = Costs(
         generates_minor=False,
         first_features=0,
         first_features_ragged=0,
+        last_features=0,
+        generates_first_few_inputs=False,
+        generates_apart=False,
         generates_first_points=False,
         first_gradient_features=0,
         generates_special_gradients=False,
@@ -340,11 +343,14 @@ _HOST: Final = Costs(
         first_bf16_any=False,
         point_rows=0,
         f32_point_rows=0,
+        f32_turned_point_rows=0,
         bf16_point_rows=0,
         bf16_turned_point_rows=1 << 62,
         first_bf16_point_rows=0,
+        first_strided_point_rows=0,
         window_rows=0,
         window_kernel=1 << 19,
+        window_kernel_last=1 << 62,  # any
         pair_rows=0,
         pair_kernel=1 << 15,
     ),
@@ -644,9 +650,38 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
             narrow_group=16,
             all_groups=384,  # positions that are 512 features of f32 apart share few places of the nearest cache
             generates_minor=True,
-            first_features=16,
+            # 3x3 of 32, 32x32, features first: 66, generated 84, PyTorch 56; of 64 in 64x64 56 and 70 (four images).
+            first_features=64,
             first_features_ragged=16,
+            # 3x3 of 8, 28x28, features last: 27 and 46; the input's gradient of 16, 64x64, 60 and 70.
+            last_features=8,
+            # 3x3 of 4 to 320, 32x32, features first: 60 and 81; weights' gradients in groups of 32 57 and 75.
+            generates_first_few_inputs=True,
+            # 2x2 patches of 96 to 192: 44 and 56; their inputs' gradients 39 and 69.
+            generates_apart=True,
             generates_first_points=True,
+            # Weights' gradients of 3x3 of 3 to 64, features last: 38 and 60; of 1x1 of 160 to 960, 7x7, first, 43 and
+            # 75.
+            generates_apart_gradients=True,
+            few_window=9,
+            # 1x1, whose kernel a library lays out anew: 512 to 2048 of 7x7 27, as a product 43; of 64 to 256, 56x56, 58
+            # and 72; features first, the same, 30, generated 44, as a product 64.
+            point_rows=512,
+            f32_point_rows=1 << 62,
+            # The input's gradient of 320 to 1280, 7x7: 45 and 35; of 160 to 960, 8x7x7, 62 and 71.
+            f32_turned_point_rows=256,
+            first_points=0.9,
+            first_points_turned=0.9,
+            # 512 to 1024 with stride 2, 8x28x28, features first: 50 and 67.
+            first_strided_point_rows=1 << 62,
+            # 3x3 of 512, 7x7: 47 and 66; of 640, 16x16, 26 and 56.
+            window_rows=256,
+            window_kernel_last=1 << 23,  # of 1280, 8x8, 55 and 46
+            # Weights' gradients of 1x1 of 256 to 1024, 14x14: 40 and 68.
+            point_features=8,
+            point_terms=1 << 62,
+            turned_point_terms=512,
+            strided_point_features=8,
         )
     # A step of two choices and a subtraction (inventory_loop of benchmarks.rivals) takes 3.0 ns with masks on Zen 4,
     # 2.4 without. Other makers' CPUs were not measured.

@@ -174,9 +174,10 @@ UP = W(4, 1, 2, 2, base_dilation=2)
         (_gradient_of_weights(7, 1), False, False),
         ({**_gradient_of_weights(64, 1), "layout": FIRST}, True, False),
         ({**_gradient_of_weights(1, 1), "layout": FIRST}, True, False),
-        ({**_gradient_of_weights(64, 1), "window": [W(11)] * 2}, False, False),
-        (_gradient_of_weights(3, 2), False, False),  # windows that overlap
+        ({**_gradient_of_weights(64, 1), "window": [W(11)] * 2}, True, False),
+        (_gradient_of_weights(3, 2), True, False),  # windows that overlap
         (_gradient_of_weights(3, 3), True, False),  # and that do not
+        ({**_gradient_of_weights(3, 1), "window": [W(7)] * 2}, False, False),  # windows of 5x5
         (PATCHES, True, False),
         ({**_gradient_of_weights(64, 1), "batch_groups": 4}, False, False),
         # Transposed ones, and the gradients of strided ones, whose windows are reversed.
@@ -188,7 +189,17 @@ UP = W(4, 1, 2, 2, base_dilation=2)
         # Patches of three features, and of many.
         ({"sizes": {**LARGE, "C": 3}, "window": [W(4, 4)] * 2}, True, False),
         ({"sizes": {**LARGE, "C": 3}, "window": [W(4, 3)] * 2}, False, False),
-        ({"window": [W(4, 4)] * 2}, False, False),
+        ({"window": [W(4, 4)] * 2}, True, False),
+        # ... and the gradients of their inputs, and of those of windows that overlap.
+        ({"window": [W(2, 1, 1, 1, base_dilation=2, reversal=True)] * 2}, True, False),
+        ({"window": [W(2, 1, 1, 1, base_dilation=2)] * 2}, True, False),
+        ({"window": [W(3, 1, 1, 1, base_dilation=2, reversal=True)] * 2}, False, False),
+        # Few features in and out, features last.
+        ({"sizes": {**LARGE, "C": 8, "O": 8}}, True, False),
+        ({"sizes": {**LARGE, "C": 8, "O": 9}}, False, False),
+        ({"sizes": {**LARGE, "C": 8, "O": 8}, "window": [W(3, 2, 1, 1)] * 2}, False, False),
+        ({"sizes": {**LARGE, "C": 16, "O": 16}, "window": [BACKWARDS] * 2}, True, False),
+        ({"sizes": {**LARGE, "C": 17, "O": 16}, "window": [BACKWARDS] * 2}, False, False),
         # Groups of 16 features and of 32.
         ({"feature_groups": 4}, True, False),
         ({"feature_groups": 2}, False, False),
@@ -223,11 +234,13 @@ def test_floats_on_zen_3(
     [
         (True, 16, 24, {}),
         (True, 16, 20, {}),  # 20 is not whole vectors of 8
-        (False, 17, 24, {}),
+        (True, 64, 24, {}),
+        (False, 65, 24, {}),
         (False, 17, 20, {}),
-        (True, 8, 24, {"window": [BACKWARDS] * 2}),
-        (False, 9, 24, {"window": [BACKWARDS] * 2}),
-        (False, 8, 20, {"window": [BACKWARDS] * 2}),
+        (True, 32, 24, {"window": [BACKWARDS] * 2}),
+        (False, 33, 24, {"window": [BACKWARDS] * 2}),
+        (True, 8, 20, {"window": [BACKWARDS] * 2}),
+        (False, 9, 20, {"window": [BACKWARDS] * 2}),
         (True, 512, 20, {"window": [W(1)] * 2}),
         (False, 512, 20, {"window": [W(1, 2)] * 2}),
         (False, 512, 20, {"window": [W(1)] * 2, "layout": LAYOUTS[0]}),
@@ -243,6 +256,36 @@ def test_f32_features_first_on_zen_3(
     made = convolution(**{"sizes": sizes, "window": SAME, "layout": LAYOUTS[1], **options})
     assert prefers_generated(made, for_cpu("znver3")) is zen_3
     assert not prefers_generated(made, for_cpu("x86-64-v3"))
+
+
+@pytest.mark.parametrize(
+    ("zen_3", "features", "options"),
+    [
+        (True, 4, {}),
+        (False, 5, {}),
+        (True, 4, {"window": [BACKWARDS] * 2}),
+        (False, 4, {"window": [W(3, 2, 1, 1)] * 2}),
+        (False, 4, {"layout": LAYOUTS[0]}),
+    ],
+    ids=str,
+)
+def test_f32_of_few_input_features_first_on_zen_3(
+    zen_3: bool, features: int, options: dict[str, Any]
+) -> None:
+    sizes = {"N": 2, "C": features, "O": 320, "H": 20, "W": 21}
+    made = convolution(**{"sizes": sizes, "window": SAME, "layout": LAYOUTS[1], **options})
+    assert prefers_generated(made, for_cpu("znver3")) is zen_3
+    assert not prefers_generated(made, for_cpu("x86-64-v3"))
+
+
+@pytest.mark.parametrize("groups", [2, 4, 8])
+def test_f32_gradients_of_weights_in_groups_on_zen_3(groups: int) -> None:
+    """Generated with features first, a library's with features last."""
+    given = {**_gradient_of_weights(64, 1), "batch_groups": groups}
+    assert not prefers_generated(convolution(**given), for_cpu("znver3"))
+    first = convolution(**{**given, "layout": FIRST})
+    assert prefers_generated(first, for_cpu("znver3"))
+    assert not prefers_generated(first, for_cpu("x86-64-v3"))
 
 
 @pytest.mark.parametrize("window", [5, 7])

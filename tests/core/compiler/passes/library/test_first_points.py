@@ -60,6 +60,25 @@ def test_which_are_products(is_product: bool, options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("is_product", "images", "layout", "width"),
+    [
+        # The elements of the image and of the result beside 0.9 times those of the kernel, 42,000.
+        (True, 3, FIRST, 93),
+        (False, 3, FIRST, 92),
+        (True, 1, FIRST, 40),
+        (True, 1, "NCHW,IOHW,NCHW", 93),
+        (False, 1, "NCHW,IOHW,NCHW", 92),
+    ],
+)
+def test_which_are_products_on_a_zen_3(
+    is_product: bool, images: int, layout: str, width: int
+) -> None:
+    sizes = {"N": images, "C": 200, "O": 210, "H": 1, "W": width}
+    made = convolution(sizes, POINT, layout)
+    assert (match(made, "znver3") is not None) is is_product
+
+
+@pytest.mark.parametrize(
     ("is_product", "layout", "width"),
     [(True, "NCHW,IOHW,NCHW", 103), (False, "NCHW,IOHW,NCHW", 102), (True, FIRST, 102)],
 )

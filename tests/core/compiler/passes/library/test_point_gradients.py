@@ -135,6 +135,24 @@ def test_which_are_products_on_a_zen_4(f32: bool, bf16: bool, options: dict[str,
 
 
 @pytest.mark.parametrize(
+    ("is_product", "options"),
+    [
+        (True, {"sizes": MANY}),
+        (True, {"sizes": {**SIZES, "N": 64, "O": 32}}),
+        (False, {"sizes": {**SIZES, "N": 7}}),
+        (True, STRIDED),
+        (False, {"layout": "CNHW,IOHW,NCHW"}),
+    ],
+    ids=str,
+)
+def test_which_are_products_on_a_zen_3(is_product: bool, options: dict[str, Any]) -> None:
+    made = convolution(**{**GIVEN, **options})
+    found = match_point_gradient(made, Context(for_cpu("znver3"), {}, {}))
+    assert (found is not None) is is_product
+    assert match_point_gradient(made, Context(for_cpu("x86-64-v3"), {}, {})) is None
+
+
+@pytest.mark.parametrize(
     ("rows", "features", "channels"),
     [(33, (64, 33), 6), (64, (64, 33), 5), (33, (33, 64), 6), (64, (64, 64), 6)],
     ids=str,
