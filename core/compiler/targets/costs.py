@@ -641,6 +641,7 @@ class Convolutions:
         "windows of one element; 0: as in f32 with features last",
     ]
     generates_f16_first: Annotated[bool, "yes or no", "it is in f16 as in f32, features first"]
+    generates_bf16_first: Annotated[bool, "yes or no", "it is in bf16 as in f32, features first"]
     first_bf16_features: Annotated[
         int,
         "features",
@@ -678,6 +679,7 @@ class Convolutions:
     first_strided_point_rows: Annotated[
         int, "positions", "the same of f32 with features first and a stride, which are transposed"
     ]
+    f16_rows: Annotated[bool, "yes or no", "those of f16 are as those of bf16"]
     window_rows: Annotated[int, "positions", "the same of larger windows, of f32"]
     window_kernel: Annotated[int, "elements", "of the smallest kernel of these"]
     window_kernel_last: Annotated[

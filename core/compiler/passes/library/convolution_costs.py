@@ -73,6 +73,7 @@ Zen 4              and 1x1 with features first (:mod:`.first_points`)
 f32, Zen 3         as products, forward ones of up to 256 positions, 1x1 of any number   the rows above
                    with features last or a stride, most with features first, and
                    gradients of their weights, features last
+bf16, f16, Zen 3   as f32, and 1x1 with features first in any number of positions        oneDNN in f32
 f16, Zen 4         features first, as f32                                               oneDNN in f32
 f32, bf16, f16,    as products, gradients of 1x1 weights (f32 and f16: from 256        the rows above
 Xeon with FP16     features on, up to 512 positions; strided ones of any number);
@@ -145,7 +146,9 @@ def prefers_generated(convolution: Instruction, target: Target) -> bool:
     lanes = target.vector_bytes // dtypes.F32.size
     if set(types) == {dtypes.F16} and costs.f16_features > 0 and shape.is_slow_in_f16(costs):
         return True
-    alike = {dtypes.F32} | ({dtypes.F16} if costs.generates_f16_first else set())
+    alike = {dtypes.F32}
+    alike |= {dtypes.F16} if costs.generates_f16_first else set()
+    alike |= {dtypes.BF16} if costs.generates_bf16_first else set()
     return len(set(types)) == 1 and lhs.dtype in alike and shape.is_slow_first(costs, lanes)
 
 

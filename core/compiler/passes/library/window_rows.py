@@ -57,37 +57,38 @@ def match_windows(convolution: Instruction, context: Context) -> Instruction | N
 
 
 def match_few_positions(convolution: Instruction, context: Context) -> Instruction | None:
-    """The product that computes a forward ``convolution`` of f32 or bf16 that has few positions, or of bf16 whose
-    windows of one element a library has no instruction for; None if something else is faster.
+    """The product that computes a forward ``convolution`` of f32, bf16 or f16 that has few positions, or whose
+    windows of one element a library takes longer for; None if something else is faster.
     """
     costs = context.target.costs.convolutions
     types = {convolution.dtype, *(o.dtype for o in convolution.operands)}
-    if types not in ({dtypes.F32}, {dtypes.BF16}) or not is_plain(convolution):
+    halves = [dtypes.BF16, dtypes.F16] if costs.f16_rows else [dtypes.BF16]
+    if types not in ({dtypes.F32}, *({t} for t in halves)) or not is_plain(convolution):
         return None
     numbers: ConvolutionDimensionNumbers = convolution.attributes["dimension_numbers"]
     windows: tuple[WindowDimension, ...] = convolution.attributes["window"]
     rows = math.prod(convolution.dims) // convolution.dims[numbers.output_feature]
     elements = math.prod(w.size for w in windows)
-    is_bf16 = convolution.dtype is dtypes.BF16
+    is_half = convolution.dtype in halves
     last = len(convolution.dims) - 1
     is_last = numbers.input_feature == numbers.output_feature == last
     is_turned = numbers.kernel_output_feature < numbers.kernel_input_feature
     if elements == 1:
-        if is_last and is_turned and not is_bf16 and rows < costs.f32_turned_point_rows:
+        if is_last and is_turned and not is_half and rows < costs.f32_turned_point_rows:
             return None
         if rows <= costs.point_rows:
             return _product(convolution, context, True)
-        most = costs.bf16_point_rows if is_bf16 else costs.f32_point_rows
-        if is_bf16 and is_turned:
+        most = costs.bf16_point_rows if is_half else costs.f32_point_rows
+        if is_half and is_turned:
             most = min(most, costs.bf16_turned_point_rows)
         if not is_last:
             strided = any(w.stride > 1 for w in windows)
             f32_rows = costs.first_strided_point_rows if strided else 0
-            most = costs.first_bf16_point_rows if is_bf16 else f32_rows
+            most = costs.first_bf16_point_rows if is_half else f32_rows
         return _product(convolution, context) if rows <= most else None
     most, least = (
         (costs.pair_rows, costs.pair_kernel)
-        if is_bf16
+        if is_half
         else (costs.window_rows, costs.window_kernel)
     )
     kernel = math.prod(convolution.operands[1].dims)

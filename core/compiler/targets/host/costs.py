@@ -339,6 +339,7 @@ _HOST: Final = Costs(
         generates_strided_point_inputs=False,
         f16_features=0,
         generates_f16_first=False,
+        generates_bf16_first=False,
         first_bf16_features=0,
         first_bf16_any=False,
         point_rows=0,
@@ -348,6 +349,7 @@ _HOST: Final = Costs(
         bf16_turned_point_rows=1 << 62,
         first_bf16_point_rows=0,
         first_strided_point_rows=0,
+        f16_rows=False,
         window_rows=0,
         window_kernel=1 << 19,
         window_kernel_last=1 << 62,  # any
@@ -682,6 +684,16 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
             point_terms=1 << 62,
             turned_point_terms=512,
             strided_point_features=8,
+            # bf16 and f16, which oneDNN multiplies as f32: 1x1 of 64 to 256, 4x56x56, 46 and 60, its weights' gradient
+            # 28 and 51; features first with stride 2, 512 to 1024, 4x28x28, 42 and 57.
+            bf16_point_rows=1 << 62,
+            first_bf16_point_rows=1 << 62,
+            bf16_point_features=8,
+            pair_rows=256,
+            pair_kernel=1 << 19,
+            f16_rows=True,
+            generates_f16_first=True,
+            generates_bf16_first=True,
         )
     # A step of two choices and a subtraction (inventory_loop of benchmarks.rivals) takes 3.0 ns with masks on Zen 4,
     # 2.4 without. Other makers' CPUs were not measured.

@@ -244,7 +244,10 @@ def test_floats_on_zen_3(
         (True, 512, 20, {"window": [W(1)] * 2}),
         (False, 512, 20, {"window": [W(1, 2)] * 2}),
         (False, 512, 20, {"window": [W(1)] * 2, "layout": LAYOUTS[0]}),
-        (False, 512, 20, {"window": [W(1)] * 2, "dtype": dtypes.BF16}),
+        (True, 512, 20, {"window": [W(1)] * 2, "dtype": dtypes.BF16}),
+        (True, 64, 24, {"dtype": dtypes.BF16}),
+        (False, 65, 24, {"dtype": dtypes.BF16}),
+        (True, 64, 24, {"dtype": dtypes.F16}),
     ],
     ids=str,
 )

@@ -146,10 +146,11 @@ def test_which_are_products_on_a_zen_4(f32: bool, bf16: bool, options: dict[str,
     ids=str,
 )
 def test_which_are_products_on_a_zen_3(is_product: bool, options: dict[str, Any]) -> None:
-    made = convolution(**{**GIVEN, **options})
-    found = match_point_gradient(made, Context(for_cpu("znver3"), {}, {}))
-    assert (found is not None) is is_product
-    assert match_point_gradient(made, Context(for_cpu("x86-64-v3"), {}, {})) is None
+    for dtype in (dtypes.F32, dtypes.BF16, dtypes.F16):
+        made = convolution(**{**GIVEN, **options}, dtype=dtype, result=dtype)
+        found = match_point_gradient(made, Context(for_cpu("znver3"), {}, {}))
+        assert (found is not None) is is_product
+        assert match_point_gradient(made, Context(for_cpu("x86-64-v3"), {}, {})) is None
 
 
 @pytest.mark.parametrize(

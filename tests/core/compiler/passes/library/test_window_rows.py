@@ -265,37 +265,60 @@ def test_points_are_rows_on_a_zen_4(f32: bool, bf16: bool, options: dict[str, An
 
 
 @pytest.mark.parametrize(
-    ("rows", "options"),
+    ("f32", "halves", "options"),
     [
-        (True, {"sizes": {**SEVEN, "N": 90}}),
-        (True, {"sizes": {**SEVEN, "N": 8}, "layout": LAYOUTS[1]}),  # 392 positions
-        (False, {"sizes": {**SEVEN, "N": 16}, "layout": LAYOUTS[1]}),
-        (True, {"sizes": {**SEVEN, "N": 90}, "window": [W(1, 2), W(1)], "layout": LAYOUTS[1]}),
+        (True, True, {"sizes": {**SEVEN, "N": 90}}),
+        (True, True, {"sizes": {**SEVEN, "N": 8}, "layout": LAYOUTS[1]}),  # 392 positions
+        (False, True, {"sizes": {**SEVEN, "N": 16}, "layout": LAYOUTS[1]}),
+        (
+            True,
+            True,
+            {"sizes": {**SEVEN, "N": 90}, "window": [W(1, 2), W(1)], "layout": LAYOUTS[1]},
+        ),
         # The kernel of an input's gradient, of 245 positions and of 294.
-        (False, {"sizes": {**SEVEN, "N": 5}, "layout": "NHWC,HWOI,NHWC"}),
-        (True, {"sizes": {**SEVEN, "N": 6}, "layout": "NHWC,HWOI,NHWC"}),
+        (False, True, {"sizes": {**SEVEN, "N": 5}, "layout": "NHWC,HWOI,NHWC"}),
+        (True, True, {"sizes": {**SEVEN, "N": 6}, "layout": "NHWC,HWOI,NHWC"}),
         # Larger windows, of 245 positions and of 294, and of the largest kernel and a larger one.
-        (True, {"sizes": {**SEVEN, "N": 5}, "window": SAME}),
-        (False, {"sizes": {**SEVEN, "N": 6}, "window": SAME}),
-        (True, {"sizes": {**SEVEN, "C": 960, "O": 960}, "window": SAME}),
-        (False, {"sizes": {**SEVEN, "C": 970, "O": 970}, "window": SAME}),
-        (True, {"sizes": {**SEVEN, "C": 970, "O": 970}, "window": SAME, "layout": LAYOUTS[1]}),
+        (True, True, {"sizes": {**SEVEN, "N": 5}, "window": SAME}),
+        (False, False, {"sizes": {**SEVEN, "N": 6}, "window": SAME}),
+        (False, False, {"sizes": {**SEVEN, "C": 128, "O": 128}, "window": SAME}),
+        (True, True, {"sizes": {**SEVEN, "C": 960, "O": 960}, "window": SAME}),
+        (False, False, {"sizes": {**SEVEN, "C": 970, "O": 970}, "window": SAME}),
+        (
+            True,
+            True,
+            {"sizes": {**SEVEN, "C": 970, "O": 970}, "window": SAME, "layout": LAYOUTS[1]},
+        ),
     ],
     ids=str,
 )
-def test_points_are_rows_on_a_zen_3(rows: bool, options: dict[str, Any]) -> None:
-    made = convolution(**{"window": [W(1), W(1)], **options})
-    assert _is_rows(made, "znver3") is rows
-    assert not _is_rows(made, "x86-64-v3")
+def test_points_are_rows_on_a_zen_3(f32: bool, halves: bool, options: dict[str, Any]) -> None:
+    for dtype, rows in ((dtypes.F32, f32), (BF16, halves), (dtypes.F16, halves)):
+        made = convolution(**{"window": [W(1), W(1)], **options}, dtype=dtype)
+        assert _is_rows(made, "znver3") is rows
+        assert not _is_rows(made, "x86-64-v3")
+        assert dtype is not dtypes.F16 or not _is_rows(made, "znver4")
 
 
 @pytest.mark.parametrize("layout", LAYOUTS[:2])
 @pytest.mark.parametrize("window", [[W(1, 2), W(1)], [W(3, 1, 1, 1), W(3, 2, 1, 1)]], ids=str)
-def test_numbers_with_the_costs_of_a_zen_3(layout: str, window: list[W]) -> None:
-    made = convolution({"N": 3, "C": 66, "O": 72, "H": 9, "W": 11}, window, layout)
+@pytest.mark.parametrize("dtype", [dtypes.F32, BF16, dtypes.F16], ids=str)
+def test_numbers_with_the_costs_of_a_zen_3(dtype: DType, layout: str, window: list[W]) -> None:
+    sizes = {"N": 3, "C": 66, "O": 72, "H": 9, "W": 11}
+    made = convolution(sizes, window, layout, dtype=dtype, result=dtype)
     zen_3 = for_cpu("znver3").costs.convolutions
-    names = ("point_rows", "f32_point_rows", "first_strided_point_rows", "window_rows")
-    rows = {name: getattr(zen_3, name) for name in names} | {"window_kernel": 0}
+    names = [
+        "point_rows",
+        "f32_point_rows",
+        "bf16_point_rows",
+        "first_strided_point_rows",
+        "first_bf16_point_rows",
+        "f16_rows",
+        "window_rows",
+        "pair_rows",
+    ]
+    rows = {name: getattr(zen_3, name) for name in names}
+    rows |= {"window_kernel": 0, "pair_kernel": 0}
     target = priced("x86-64-v3", False, convolutions=rows)
     after = pipeline.run(module(made.operands, made), target, Dump())
     assert "window-product" not in kernels_of(after)
