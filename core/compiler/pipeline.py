@@ -32,6 +32,7 @@ from .passes.dead_code import eliminate_dead_code
 from .passes.decompose import decompose, remove_barriers
 from .passes.delay_updates import delay_updates
 from .passes.derived_stacks import derive_stacks
+from .passes.early_readers import read_early
 from .passes.entry_layouts import entry_layouts
 from .passes.estimate_costs import estimate_costs
 from .passes.excess_precision import round_each_operation
@@ -129,6 +130,7 @@ OPTIMISATION: Final[tuple[Pass, ...]] = (
     fuse,
     chain_loops,
     delay_updates,
+    read_early,
     overlap_collectives,
     view_slices,
     alternate_states,

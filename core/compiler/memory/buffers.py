@@ -5,8 +5,8 @@ Time. :mod:`.liveness` finds the values and when they are alive.
 Sharing. A :class:`~.liveness.Group` is a set of values, no two alive at once, that live in the same
 memory. Groups are joined where that saves a copy or memory: a loop's state from iteration to
 iteration, a donated parameter and the result that takes its place, dynamic-update-slice and scatter
-with the array they update, an elementwise kernel with a dying operand. Where values that must be in
-one place (a loop's state) could not be joined, a copy moves them.
+with the array they update, an elementwise kernel with a dying operand, an output of a scan with an input
+(:mod:`.stacks`). Where values that must be in one place (a loop's state) could not be joined, a copy moves them.
 
 Placing. Groups of parameters, constants, results and views have allocations of their own; the others get
 offsets in one temporary arena, by best fit along the time axis
@@ -273,6 +273,12 @@ def _join_what_moves(live: Liveness, sharing: _Sharing) -> None:
     live.wishes.sort(key=lambda w: w[:2])
     for _, _, target_value, operand in live.wishes:
         sharing.join(target_value.group, operand.group)
+    for input_, output in live.stacks:
+        group = output[0].group
+        if all(
+            v.group is group for v in output
+        ):  # it is updated in place: nothing else lies there in between
+            sharing.join(group, input_.group)
 
 
 def _pairs(branches: Branches, n: int) -> list[tuple[Value, Value]]:

@@ -20,9 +20,9 @@ from ..formats.artifact import ALIGNMENT
 from .arena import rounded
 from .liveness import Group
 
-MOST_LOANS: Final = 256
+MOST_LOANS: Final = 1024
 # Temporaries below this part of what is alive at the fullest time are not worth a look.
-LEAST_PART: Final = 256
+LEAST_PART: Final = 1024
 
 
 @dataclass(slots=True)
@@ -81,14 +81,17 @@ def lend(groups: Sequence[Group], lenders: Sequence[Group]) -> list[Loan]:
         fullest = last + 1 - int(alive[::-1].argmax())
         large = sizes * LEAST_PART > alive[fullest]
         (now,) = np.nonzero(possible & large & (starts <= fullest) & (ends >= fullest))
+        before = len(loans)
         for number in now[np.argsort(-sizes[now], kind="stable")]:
             possible[number] = False
             loan = _first_loan(groups[number], places, rooms)
-            if loan is not None:
-                loans.append(loan)
-                alive[starts[number] : ends[number] + 1] -= sizes[number]
+            if loan is None:
+                continue
+            loans.append(loan)
+            alive[starts[number] : ends[number] + 1] -= sizes[number]
+            if len(loans) == MOST_LOANS or last + 1 - int(alive[::-1].argmax()) != fullest:
                 break
-        else:
+        if len(loans) == before:
             break
     return loans
 

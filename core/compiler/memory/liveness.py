@@ -13,13 +13,14 @@ memory: what a branch writes over its share, the other branches do not see.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ..ir.errors import internal, resource_exhausted
 from ..ir.hlo import Computation, Instruction, Module, Shape
 from .inplace import in_place_operands, must_share
+from .stacks import stacks_of
 from .views import is_view
 
 # No machine has more memory: a size beyond this is a mistake in the program.
@@ -104,6 +105,9 @@ class Liveness:
         # (priority, -bytes, new value, old value).
         self.wishes: list[tuple[int, int, Value, Value]] = []
         self.loops: list[Loop] = []
+        # An input of a loop, and what an output is before, in and behind the loop, which may lie over it if all of
+        # that is in one place.
+        self.stacks: list[tuple[Value, list[Value]]] = []
         self.branches: list[Branches] = []  # inner conditionals before those around them
         self.views: list[Value] = []
         # In-place operands of fusions, of which equal ones have one computation.
@@ -283,6 +287,31 @@ class Liveness:
                 body_end,
             )
         )
+        self.find_stacks(instruction, init, state, end)
+
+    def find_stacks(
+        self,
+        loop: Instruction,
+        init: Sequence[Value | None],
+        state: Sequence[Value | None],
+        end: int,
+    ) -> None:
+        """Outputs that ``loop`` may write over inputs which die with it, at ``end``. What lies in the output's memory
+        before, in and behind the loop touches the input.
+        """
+        values = self.values
+        for found in stacks_of(loop):
+            old, n = state[found.read], found.written
+            output = [init[n], state[n], values[found.update][0], values[loop][n]]
+            kept = [v for v in output if v is not None]
+            # No other state is the input, or a piece of it.
+            if old is None or sum(old in _bases(v) for v in (*init, *state)) != 2:
+                continue
+            reads = (v for r in found.readers for v in values[r] if v is not None)
+            written = kept[2].start
+            if all((v.start if v.base is None else v.end) < written for v in reads):
+                self.touching.update(((old, value), end) for value in kept)
+                self.stacks.append((old, kept))
 
     def visit_conditional(self, instruction: Instruction) -> None:
         begin = self.tick()
@@ -353,6 +382,13 @@ class Liveness:
                 if value in branches.dying
             }
         return found
+
+
+def _bases(value: Value | None) -> Iterator[Value]:
+    """``value``, and what it is a piece of."""
+    while value is not None:
+        yield value
+        value = value.base
 
 
 def comes_in_only_at(places: Sequence[int], candidates: Sequence[int]) -> bool:

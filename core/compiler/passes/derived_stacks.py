@@ -16,15 +16,13 @@ from ..ir import dtypes
 from ..ir.hlo import Instruction, Module, broadcast
 from ..ir.patterns import reshape
 from ..ir.trip_counts import Line, Steps, known_trip_count
+from .cheap_functions import CHEAP, cheap_function
 from .overwritten import written_by
 from .rewrite import substitute, sweep_module
 from .while_loops import simplify_loops
 
 _RESHAPES: Final = ("reshape", "bitcast")
 _DTYPES: Final = (dtypes.F32, dtypes.F64)
-# Operations that take less time than reading an array of their result, and the most of them.
-_CHEAP: Final = frozenset(("add", "subtract", "multiply", "negate"))
-_MOST: Final = 4
 
 
 def derive_stacks(module: Module) -> Module:
@@ -79,24 +77,13 @@ class _Stacks:
         value = self.values.get(number)
         if value is None:
             return None
-        sources = {v: n for n, v in self.values.items() if v is not value}
-        leaves: dict[Instruction, None] = {}
-        inner: dict[Instruction, None] = {}
-        todo = [value]
-        while todo:
-            i = todo.pop()
-            if i in sources and self.is_alike(number, sources[i]):
-                leaves[i] = None
-            elif i.opcode in _CHEAP and i.dims == value.dims and i.dtype is value.dtype:
-                if i not in inner and len(inner) == _MOST:
-                    return None
-                inner[i] = None
-                todo += i.operands
-            elif not _is_splat(i):
-                return None
-        if len(leaves) != 1:
+        sources = {
+            v: n for n, v in self.values.items() if v is not value and self.is_alike(number, n)
+        }
+        found = cheap_function(value, sources)
+        if found is None or len(found.sources) != 1:
             return None
-        (source,) = leaves
+        (source,) = found.sources
         return _Derived(sources[source], source, value)
 
     def is_alike(self, one: int, other: int) -> bool:
@@ -110,12 +97,6 @@ def _same(block: Instruction) -> Instruction:
     while block.opcode in _RESHAPES:
         block = block.operands[0]
     return block
-
-
-def _is_splat(i: Instruction) -> bool:
-    if i.opcode == "broadcast":
-        i = i.operands[0]
-    return i.opcode == "constant" and i.elements == 1
 
 
 def _with_sources(loop: Instruction, stacks: dict[Instruction, _Stacks]) -> Instruction | None:
@@ -161,7 +142,7 @@ def _computed(derived: _Derived, step: Instruction) -> Instruction:
 
     def of(i: Instruction) -> Instruction:
         if i not in made:
-            if i.opcode in _CHEAP:
+            if i.opcode in CHEAP:
                 made[i] = i.derive(i.opcode, [of(o) for o in i.operands], shape=step.shape)
             else:
                 scalar = i.operands[0] if i.opcode == "broadcast" else i

@@ -3,7 +3,8 @@
 Biases, activations, residuals and the conversion to the result's type cost a pass over memory otherwise. An
 instruction goes along if it is elementwise, and if nobody but others that go along needs what it is computed from: a
 fusion writes one array, of as many elements as the product. The epilogue's other operands are
-arrays in memory, but for masks that a few instructions compute from positions (a triangle).
+arrays in memory, but for masks that a few instructions compute from positions (a triangle), and for cheap functions
+of arrays that it reads anyway.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from ...fusion.fused import make_fusion
 from ...ir.hlo import Computation, Instruction, Shape, broadcast, topological_order
 from ...ir.patterns import reshape, reshaped_broadcast
 from ...ir.registry import OPS
+from ..cheap_functions import cheap_function
 from .gemm import is_dense
 from .weights import Same
 
@@ -144,6 +146,7 @@ def _fused(
     config: dict[str, Any] = product.attributes["config"]
     dims = (*config["batch"], config["m"], config["n"])
     epilogue = _Epilogue(product, members, dims, costs)
+    epilogue.derive_arrays()
     root = epilogue.value(members[-1])
     arrays = {o for i in epilogue.made for o in i.operands if o not in epilogue.made}
     if len(arrays) > _MOST_ARRAYS + len(product.operands):
@@ -151,6 +154,12 @@ def _fused(
     inside = topological_order([root], epilogue.made)
     fusion = make_fusion(inside, [root], "packed-dot", Same(), fusions)
     return reshape(fusion, members[-1].dims)
+
+
+def _without_reshapes(i: Instruction) -> Instruction:
+    while i.opcode == "reshape":
+        i = i.operands[0]
+    return i
 
 
 def _is_positional(i: Instruction) -> bool:
@@ -184,6 +193,18 @@ class _Epilogue:
         if stays:
             self.done[readers[0]] = new
         self.made: set[Instruction] = {new}
+
+    def derive_arrays(self) -> None:
+        """Compute the cheap functions of arrays that are read anyway, as x (1 - x) beside x: they may not have to be in
+        memory then.
+        """
+        size = math.prod(self.dims)
+        arrays = [_without_reshapes(o) for i in self.members for o in i.operands]
+        read = {o for o in arrays if o not in self.members and o.elements == size}
+        for array in read:
+            found = cheap_function(array, read)
+            if found is not None:
+                self.members.update(found.inside)
 
     def value(self, i: Instruction) -> Instruction:
         """``i`` as an array of ``dims``: a member, or an array in memory."""

@@ -41,6 +41,12 @@ def test_the_fullest_time_goes_first() -> None:
     assert loans[0].group in together
 
 
+def test_many_small_ones_lie_there_too() -> None:
+    """Copies of the weights of 30 layers, each a small part of what is alive."""
+    groups = [group(1_000_000, 1, 900), *(group(4096, 1, 900) for _ in range(600))]
+    assert len(lend(groups, [group(4_000_000, 1000, FOREVER)])) == 601
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_nothing_overlaps(seed: int) -> None:
     random = np.random.default_rng(seed)

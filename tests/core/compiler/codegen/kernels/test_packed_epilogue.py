@@ -115,6 +115,24 @@ def test_epilogues(types: tuple[DType, DType, DType], cpu: str) -> None:
     check(types, (50, 70, 69), reshaped, cpu, batch=3)
 
 
+@of_products((F32, F32, F32))
+def test_cheap_functions_of_arrays_that_are_read(
+    types: tuple[DType, DType, DType], cpu: str
+) -> None:
+    """x (1 - x) is no array in memory beside x."""
+
+    def slope(c: hlo.Instruction, _: hlo.Instruction, x: hlo.Instruction) -> hlo.Instruction:
+        derived = op("multiply", x, op("subtract", number(1.0, *x.dims), x))
+        return op("add", op("multiply", c, x), derived)
+
+    def flat(c: hlo.Instruction, bias: hlo.Instruction, x: hlo.Instruction) -> hlo.Instruction:
+        dims = (c.elements,)
+        return slope(op("reshape", c, dims=dims), bias, op("reshape", x, dims=dims))
+
+    check(types, (87, 90, 83), slope, cpu)
+    check(types, (50, 70, 69), flat, cpu, batch=3)
+
+
 @of_floats
 def test_scalars(cpu: str) -> None:
     """What a clamp and a select have for all elements."""
