@@ -63,8 +63,6 @@ _PACKED = (
 MEMORY_REASONS: Final[dict[str, str]] = {
     "convolution": _PADDED,
     "convolution_in_loop": _PADDED,
-    "smollm2_training_f32": "inputs and results alone are 1,302 MB, temporaries 102; how jaxlib takes less than the "
-    "former was not looked at",
     "inverse_16_batch": "the arrays take as much as XLA's; a quarter of a megabyte, whatever the batch, comes on top",
     "jaxley_cell_gradient": "what the forward loop stacks for the gradient, 401 steps of some 50 small arrays; which "
     "of them XLA does without was not looked at",

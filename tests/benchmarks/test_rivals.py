@@ -16,7 +16,7 @@ import typer
 from typer.testing import CliRunner
 
 from benchmarks.rivals import __main__ as command
-from benchmarks.rivals import agreement, environments, limits, measure, page, store
+from benchmarks.rivals import agreement, environments, limits, measure, page, store, worker
 from benchmarks.rivals.environments import Environment, Rival
 from benchmarks.rivals.measure import REFERENCE, Rounds, Team
 from benchmarks.rivals.program import Program, programs
@@ -383,3 +383,15 @@ def test_every_program_has_a_file_inputs_and_ours() -> None:
     for program in programs().values():
         assert "jax" in program.makers or "tensorflow" in program.makers, program.name
         assert store.digest(program)
+
+
+def test_memory_is_counted_from_when_all_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads of a framework give the arrays of the run before back while nobody waits for them."""
+    said = iter([759, 759, 759, 500, 344, 345, *[344] * 20])
+    monkeypatch.setattr(worker, "resident_bytes", lambda entry: next(said))
+    monkeypatch.setattr(worker, "reset_peak", lambda: None)
+    monkeypatch.setattr(worker.time, "sleep", lambda seconds: None)
+    assert worker.settled_bytes() == 344
+    falling = iter(range(10_000, 0, -1))
+    monkeypatch.setattr(worker, "resident_bytes", lambda entry: next(falling))
+    assert worker.settled_bytes() == 10_000 - worker.MOST_READINGS
