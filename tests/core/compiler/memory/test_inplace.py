@@ -53,9 +53,9 @@ def test_rows_in_one_kernel_are_written_over() -> None:
     assert in_place_operands(one) == [(0,)]
 
 
-@pytest.mark.parametrize(("rows", "in_place"), [(32, True), (33, False)])
+@pytest.mark.parametrize(("rows", "in_place"), [(64, True), (65, False)])
 def test_rows_of_prime_length_are_written_over(rows: int, in_place: bool) -> None:
-    """Where no group of them has a row of another one."""
+    """Where no group of them has a row of another one. There are enough of them for any width of vectors."""
     x = transforms.operand("FFT", (rows,), (211,), False, 0)
     (one,) = (
         i
