@@ -40,22 +40,23 @@ class Loan:
 class _Lender:
     group: Group
     start: int
-    taken: list[Loan] = field(default_factory=list)
+    # Where each loan lies, and when: (offset, end of its bytes, start, end), in the order of offsets.
+    taken: list[tuple[int, int, int, int]] = field(default_factory=list)
 
     def lend(self, group: Group, start: int, end: int) -> Loan | None:
         """The first gap that is free as long as ``group`` is alive, from ``start`` to ``end``, before the result is."""
-        offset = 0
-        for loan in self.taken:  # in the order of their offsets
-            if loan.end < start or end < loan.start:
+        offset, size = 0, group.size
+        for low, high, since, until in self.taken:
+            if until < start or end < since:
                 continue
-            if offset + group.size <= loan.offset:
+            if offset + size <= low:
                 break
-            offset = max(offset, loan.offset + rounded(loan.group.size))
-        if offset + group.size > self.group.size:
+            if high > offset:
+                offset = high
+        if offset + size > self.group.size:
             return None
-        loan = Loan(group, self.group, offset, start, end)
-        bisect.insort(self.taken, loan, key=lambda other: other.offset)
-        return loan
+        bisect.insort(self.taken, (offset, offset + rounded(size), start, end))
+        return Loan(group, self.group, offset, start, end)
 
 
 def lend(groups: Sequence[Group], lenders: Sequence[Group]) -> list[Loan]:
