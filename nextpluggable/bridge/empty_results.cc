@@ -16,7 +16,7 @@ namespace tf = ::tensorflow;
 
 // The kernels of depthwise convolutions, and of gradients of convolutions, divide by the channels of
 // the filter. Those of average pools and of strided slices give a dimension one element at least.
-constexpr std::array<std::string_view, 12> kOps = {"AvgPool3DGrad",
+constexpr std::array<std::string_view, 13> kOps = {"AvgPool3DGrad",
                                                    "AvgPoolGrad",
                                                    "Conv2DBackpropFilter",
                                                    "Conv2DBackpropInput",
@@ -24,6 +24,7 @@ constexpr std::array<std::string_view, 12> kOps = {"AvgPool3DGrad",
                                                    "Conv3DBackpropFilterV2",
                                                    "Conv3DBackpropInput",
                                                    "Conv3DBackpropInputV2",
+                                                   "DenseBincount",
                                                    "DepthwiseConv2dNative",
                                                    "DepthwiseConv2dNativeBackpropFilter",
                                                    "DepthwiseConv2dNativeBackpropInput",

@@ -17,6 +17,7 @@
 #include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
 #include "tensorflow/core/framework/allocator.h"
+#include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/node_properties.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
@@ -120,22 +121,20 @@ class Guarded : public tf::XlaOpKernel {
   const Rule rule_;
 };
 
-// A kernel that asks which of XLA's devices it is for, and knows no other than TensorFlow's own. It
-// is told that it is for the CPU: XlaCallModule holds a program that JAX or PyTorch/XLA exported for
-// that platform, in StableHLO, which means the same on every device.
-std::unique_ptr<tf::OpKernel> MakeForCpu(tf::OpKernelConstruction* construction,
-                                         tf::XlaOpRegistry::Factory factory) {
+// The original kernel for a node that differs from `construction`'s, and for a device of another type.
+std::unique_ptr<tf::OpKernel> MakeOriginal(tf::OpKernelConstruction* construction,
+                                           tf::XlaOpRegistry::Factory factory,
+                                           const tf::NodeDef& node, const tf::DeviceType& device) {
   std::shared_ptr<const tf::NodeProperties> properties;
-  absl::Status status = tf::NodeProperties::CreateFromNodeDef(
-      construction->def(), tf::OpRegistry::Global(), &properties);
+  absl::Status status =
+      tf::NodeProperties::CreateFromNodeDef(node, tf::OpRegistry::Global(), &properties);
   std::unique_ptr<tf::OpKernel> original;
   if (status.ok()) {
-    tf::OpKernelConstruction for_cpu(
-        tf::DeviceType(tf::DEVICE_CPU_XLA_JIT), construction->device(), tf::cpu_allocator(),
-        construction->function_library(), construction->resource_manager(), properties,
-        construction->input_memory_types(), construction->output_memory_types(),
-        construction->graph_def_version(), &status);
-    original.reset(factory(&for_cpu));
+    tf::OpKernelConstruction other(
+        device, construction->device(), tf::cpu_allocator(), construction->function_library(),
+        construction->resource_manager(), properties, construction->input_memory_types(),
+        construction->output_memory_types(), construction->graph_def_version(), &status);
+    original.reset(factory(&other));
   }
   if (!status.ok()) construction->SetStatus(status);
   return original;
@@ -144,8 +143,23 @@ std::unique_ptr<tf::OpKernel> MakeForCpu(tf::OpKernelConstruction* construction,
 tf::OpKernel* MakeGuarded(tf::OpKernelConstruction* construction) {
   const std::string& op = construction->def().op();
   const auto factory = Originals().at(op);
-  auto original = op == "XlaCallModule" ? MakeForCpu(construction, factory)
-                                        : std::unique_ptr<tf::OpKernel>(factory(construction));
+  tf::NodeDef node = construction->def();
+  std::string padding;
+  std::unique_ptr<tf::OpKernel> original;
+  if (op == "XlaCallModule") {
+    // It asks which of XLA's devices it is for, and knows no other than TensorFlow's own. It is told
+    // that it is for the CPU: it holds a program that JAX or PyTorch/XLA exported for that platform, in
+    // StableHLO, which means the same on every device.
+    original = MakeOriginal(construction, factory, node, tf::DeviceType(tf::DEVICE_CPU_XLA_JIT));
+  } else if (FindTranslation(op) != nullptr && tf::TryGetNodeAttr(node, "padding", &padding) &&
+             padding == "EXPLICIT") {
+    // The kernels of pools refuse it when they are made; the translations do not need them then.
+    (*node.mutable_attr())["padding"].set_s("VALID");
+    node.mutable_attr()->erase("explicit_paddings");
+    original = MakeOriginal(construction, factory, node, construction->device_type());
+  } else {
+    original.reset(factory(construction));
+  }
   return new Guarded(construction, std::move(original));
 }
 

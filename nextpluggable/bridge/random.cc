@@ -499,9 +499,8 @@ absl::Status GetAlg(Context* context, tf::OpKernel&) {
 
 }  // namespace
 
-Rule FindTranslation(std::string_view op) {
+Rule FindRandomTranslation(std::string_view op) {
   static const auto* const translations = new std::unordered_map<std::string_view, Rule>{
-      {"Fill", Fill},
       {"StatelessMultinomial", Multinomial},
       {"StatelessRandomGetAlg", GetAlg},
       {"StatelessRandomGetKeyCounter", GetKeyCounter},

@@ -19,8 +19,11 @@ using Rule = absl::Status (*)(::tensorflow::XlaOpKernelContext* context,
 Rule FindRule(std::string_view op);
 
 // The translation of an op whose kernel computes something else than those of CPUs and GPUs, to be
-// used for all its arguments; null if TensorFlow's is right. random.cc
+// used for all its arguments; null if TensorFlow's is right. translations.cc
 Rule FindTranslation(std::string_view op);
+
+// That of an op that draws random numbers. random.cc
+Rule FindRandomTranslation(std::string_view op);
 
 // The rule of every op that is not known: an error that names it.
 absl::Status Refuse(::tensorflow::XlaOpKernelContext* context, ::tensorflow::OpKernel& original);
@@ -43,6 +46,27 @@ absl::Status TopK(::tensorflow::XlaOpKernelContext* context, ::tensorflow::OpKer
 absl::Status SizesOfFirst(::tensorflow::XlaOpKernelContext* context,
                           ::tensorflow::OpKernel& original);
 absl::Status ArgMinMax(::tensorflow::XlaOpKernelContext* context, ::tensorflow::OpKernel& original);
+
+// elementwise.cc
+absl::Status Bucketize(::tensorflow::XlaOpKernelContext* context, ::tensorflow::OpKernel& original);
+absl::Status ClipByValue(::tensorflow::XlaOpKernelContext* context,
+                         ::tensorflow::OpKernel& original);
+absl::Status InTopK(::tensorflow::XlaOpKernelContext* context, ::tensorflow::OpKernel& original);
+absl::Status Ndtri(::tensorflow::XlaOpKernelContext* context, ::tensorflow::OpKernel& original);
+absl::Status SeluGrad(::tensorflow::XlaOpKernelContext* context, ::tensorflow::OpKernel& original);
+absl::Status UpperBound(::tensorflow::XlaOpKernelContext* context,
+                        ::tensorflow::OpKernel& original);
+
+// windows.cc. The original kernel of a pool with explicit padding is one for VALID.
+absl::Status ExtractImagePatches(::tensorflow::XlaOpKernelContext* context,
+                                 ::tensorflow::OpKernel& original);
+absl::Status MaxPool(::tensorflow::XlaOpKernelContext* context, ::tensorflow::OpKernel& original);
+absl::Status MaxPoolGrad(::tensorflow::XlaOpKernelContext* context,
+                         ::tensorflow::OpKernel& original);
+absl::Status MaxPoolGradGrad(::tensorflow::XlaOpKernelContext* context,
+                             ::tensorflow::OpKernel& original);
+absl::Status ResizeNearestNeighbor(::tensorflow::XlaOpKernelContext* context,
+                                   ::tensorflow::OpKernel& original);
 
 }  // namespace tripont::tensorflow
 

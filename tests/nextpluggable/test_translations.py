@@ -1,0 +1,204 @@
+"""Ops that the adapter translates itself, as TensorFlow's bridge to XLA gives other results than its CPU or none.
+
+Each case runs eagerly on XPU and with ``jit_compile=True``, and is compared with TensorFlow's CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+import tensorflow as tf
+
+op = tf.raw_ops
+nan, inf = np.nan, np.inf
+
+
+def _numbers(*shape: int, dtype: Any = np.float32) -> np.ndarray:
+    result: np.ndarray = np.random.default_rng(0).normal(size=shape).astype(dtype)
+    return result
+
+
+def _image_with(value: float) -> np.ndarray:
+    image = np.arange(2 * 5 * 6 * 3, dtype=np.float32).reshape(2, 5, 6, 3)
+    image[1, 2, 3, 1] = value
+    return image
+
+
+def _patches(padding: str, sizes: tuple[int, int], steps: int, rates: int) -> Callable[..., Any]:
+    return lambda x: op.ExtractImagePatches(
+        images=x,
+        ksizes=[1, *sizes, 1],
+        strides=[1, steps, steps, 1],
+        rates=[1, rates, rates, 1],
+        padding=padding,
+    )
+
+
+def _nearest(height: int, width: int, **attributes: bool) -> Callable[..., Any]:
+    return lambda x: op.ResizeNearestNeighbor(images=x, size=[height, width], **attributes)
+
+
+def _max_pool(
+    padding: list[list[int]], size: int, step: int, data_format: str = "NHWC"
+) -> Callable[..., Any]:
+    return lambda x: tf.nn.max_pool2d(x, size, step, padding, data_format)
+
+
+def _gradient(function: Callable[..., Any]) -> Callable[..., Any]:
+    def gradient(x: tf.Tensor, weights: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            loss = tf.reduce_sum(function(x) * weights)
+        return tape.gradient(loss, x)
+
+    return gradient
+
+
+def _second_gradient_of_pool(x: tf.Tensor, y: tf.Tensor) -> Any:
+    window: dict[str, Any] = {"ksize": [1, 3, 3, 1], "strides": [1, 2, 2, 1], "padding": "SAME"}
+    return op.MaxPoolGradGrad(
+        orig_input=x, orig_output=op.MaxPool(input=x, **window), grad=y, **window
+    )
+
+
+def _second_gradient_of_pool_3d(x: tf.Tensor, y: tf.Tensor) -> Any:
+    window: dict[str, Any] = {
+        "ksize": [1, 2, 2, 2, 1],
+        "strides": [1, 1, 2, 2, 1],
+        "padding": "VALID",
+    }
+    return op.MaxPool3DGradGrad(
+        orig_input=x, orig_output=op.MaxPool3D(input=x, **window), grad=y, **window
+    )
+
+
+#: Numbers of which several in a window are equal but for the last bits of float32.
+_CLOSE = (1 + np.random.default_rng(1).integers(0, 5, (2, 6, 7, 3)) * 2.0**-20).astype(np.float32)
+_BORDERS = [[0, 0], [2, 1], [0, 2], [0, 0]]
+CASES: dict[str, tuple[Any, ...]] = {
+    "target outside of the classes": (
+        lambda x, t: tf.math.in_top_k(t, x, 1), -np.ones((4, 2), np.float32),
+        np.array([5, -1, 0, 1], np.int32),
+    ),
+    "rows with a number that is not finite": (
+        lambda x, t: tf.math.in_top_k(t, x, 2),
+        np.float32([[1, nan, 3], [1, inf, 0], [-inf, 3, 2], [1, 2, 3]]),
+        np.array([0, 0, 1, 1], np.int64),
+    ),
+    "bucket of a NaN": (
+        lambda x: op.Bucketize(input=x, boundaries=[0.0, 1.0, 2.0]),
+        np.float32([[nan, 1, 1.5], [inf, -inf, 2]]),
+    ),
+    "bucket of a NaN of double": (
+        lambda x: op.Bucketize(input=x, boundaries=[0.1, 0.5]), np.array([nan, 0.1, 0.5])
+    ),
+    "bucket without boundaries": (
+        lambda x: op.Bucketize(input=x, boundaries=[]), np.float32([nan, 1])
+    ),
+    "place behind a row": (
+        lambda x, v: tf.searchsorted(x, v, side="right"), np.float32([[1, 2, 2], [4, 5, 6]]),
+        np.float32([[nan, 2, inf, -inf], [4, nan, 7, 0]]),
+    ),
+    "place behind a row as int64": (
+        lambda x, v: tf.searchsorted(x, v, side="right", out_type=tf.int64),
+        np.array([1.0, 2.0]), np.array([nan, 1.0, 1.5]),
+    ),
+    "gradient of selu at 0": (
+        lambda g, y: op.SeluGrad(gradients=g, outputs=y), np.float32([1, 2, 3, nan]),
+        np.float32([0, 1, -1, 0]),
+    ),
+    "complex numbers within bounds": (
+        lambda x: op.ClipByValue(t=x, clip_value_min=-1 - 2j, clip_value_max=2 + 1j),
+        np.array([[3 + 3j, -3 - 3j], [0.5 - 5j, 0]], np.complex64),
+    ),
+    "patches of an infinity": (_patches("SAME", (3, 3), 2, 1), _image_with(inf)),
+    "patches of a NaN": (_patches("VALID", (2, 3), 1, 2), _image_with(nan)),
+    "patches that leave pixels out": (_patches("VALID", (1, 2), 3, 1), _image_with(1e30)),
+    "patches of a larger window": (_patches("SAME", (7, 4), 3, 2), _image_with(inf)),
+    "nearest of bfloat16": (
+        _nearest(3, 301, half_pixel_centers=True),
+        np.arange(200).reshape(1, 2, 100, 1).astype(ml_dtypes.bfloat16),
+    ),
+    "nearest of float16": (
+        _nearest(2, 2500), np.arange(1000).reshape(1, 1, 1000, 1).astype(np.float16)
+    ),
+    "nearest of large integers": (
+        _nearest(5, 7, half_pixel_centers=True),
+        (2**30 + np.arange(9, dtype=np.int32)).reshape(1, 3, 3, 1),
+    ),
+    "nearest of double": (
+        _nearest(9, 31, align_corners=True), _numbers(2, 4, 13, 2, dtype=np.float64)
+    ),
+    "nearest that shrinks": (_nearest(2, 3), _numbers(1, 9, 8, 2)),
+    "maximum within borders": (_max_pool(_BORDERS, 3, 2), _numbers(2, 6, 7, 3)),
+    "gradient of a maximum within borders": (
+        _gradient(_max_pool(_BORDERS, 3, 2)), _numbers(2, 6, 7, 3), _numbers(2, 4, 4, 3)
+    ),
+    "second gradient of a maximum": (_second_gradient_of_pool, _CLOSE, _numbers(2, 6, 7, 3)),
+    "second gradient of a maximum, 3D": (
+        _second_gradient_of_pool_3d, _CLOSE[..., None], _numbers(2, 6, 7, 3, 1)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("name", CASES)
+def test_results_are_the_cpus(name: str, jit_compile: bool) -> None:
+    function, *arrays = CASES[name]
+    with tf.device("CPU:0"):
+        expected = function(*map(tf.constant, arrays))
+    with tf.device("XPU:0"):
+        arguments = [tf.constant(a) for a in arrays]
+        given = (tf.function(function, jit_compile=True) if jit_compile else function)(*arguments)
+    assert given.dtype == expected.dtype
+    np.testing.assert_array_equal(given, expected)
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_inverse_of_the_normal_distribution(dtype: Any, jit_compile: bool) -> None:
+    """Below 1e-8 (1e-17 for doubles) it was -inf."""
+    from scipy.special import ndtri
+
+    tiny = 1e-37 if dtype == np.float32 else 1e-300
+    p = np.concatenate([np.geomspace(tiny, 0.5, 200), 1 - np.geomspace(1e-6, 0.5, 50)])
+    p = p.astype(dtype)
+    special = np.array([0, 1, -0.5, 1.5, nan], dtype)
+    with tf.device("XPU:0"):
+        function = tf.function(tf.math.ndtri, jit_compile=True) if jit_compile else tf.math.ndtri
+        given, at_special = function(tf.constant(p)), function(tf.constant(special))
+    expected = ndtri(p.astype(np.float64))
+    eps = np.finfo(dtype).eps
+    np.testing.assert_allclose(given, expected, rtol=16 * eps, atol=4 * eps)
+    np.testing.assert_array_equal(at_special, np.array([-inf, inf, nan, nan, nan], dtype))
+
+
+def test_the_inverse_of_the_normal_distribution_of_short_numbers() -> None:
+    with tf.device("XPU:0"):
+        given = tf.math.ndtri(tf.constant([6e-8, 0.25, 0.5], tf.float16))
+    np.testing.assert_allclose(given, [-5.29, -0.6745, 0], rtol=1e-2)
+
+
+def test_a_window_of_borders_alone_is_an_error() -> None:
+    x = tf.ones((2, 6, 6, 1))
+    with tf.device("XPU:0"), pytest.raises(tf.errors.InvalidArgumentError):
+        tf.nn.max_pool2d(x, 3, 1, [[0, 0], [3, 0], [0, 0], [0, 0]])
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_counts_of_no_rows(jit_compile: bool) -> None:
+    """They had the shape of one row."""
+
+    def count(x: tf.Tensor) -> Any:
+        return op.DenseBincount(
+            input=x, size=tf.constant(4, tf.int64), weights=tf.zeros(0), binary_output=False
+        )
+
+    with tf.device("XPU:0"):
+        x = tf.zeros([0, 3], tf.int64)
+        counts = (tf.function(count, jit_compile=True) if jit_compile else count)(x)
+    assert tuple(counts.shape) == (0, 4)
