@@ -721,6 +721,12 @@ class Transforms:
     gathered: Annotated[float, "instructions", "a number that is read and written alone"]
     alone: Annotated[float, "instructions", "a single number that is moved away and back"]
     multiplied: Annotated[float, "instructions", "a number by a factor from memory"]
+    together: Annotated[
+        float,
+        "times",
+        "what rows of a prime length, one in each lane, take of what they are estimated to, beside convolutions of "
+        "single rows",
+    ]
     elementwise: Annotated[float, "instructions", "a number in a kernel of its own"]
     far: Annotated[float, "instructions", "a byte that is not in the nearer caches"]
     launch: Annotated[float, "instructions", "a kernel more"]

@@ -309,6 +309,8 @@ class Plans:
                 best = _Plan("convolution", cost, (n - 1,))
         if found == (n,) and inner == 1 and _is_prime(n):
             cost = self.cyclic(n, rows)
+            if best.way == "convolution":
+                cost *= self.costs.together
             if cost < best.cost:
                 best = _Plan("cyclic", cost, (n - 1,))
         return best
