@@ -25,10 +25,11 @@ from tripont.core.compiler.fusion import chain_plan
 from tripont.core.compiler.ir.dtypes import DType
 from tripont.core.compiler.ir.hlo import Instruction, Shape
 from tripont.core.compiler.ir.registry import OPS
-from tripont.core.compiler.memory import buffers, inplace, liveness
+from tripont.core.compiler.memory import buffers, inplace, liveness, stacks
 from tripont.core.compiler.passes import (
     alternate_states,
     custom_calls,
+    early_readers,
     sorted_gathers,
     while_loops,
 )
@@ -247,6 +248,33 @@ def branches_overwrite_what_lives() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def stacks_of_other_steps() -> Iterator[None]:
+    """An output of a loop may lie over an input although a step reads another row than it writes."""
+    with _edited(
+        stacks.stacks_of,
+        "if line is not None and line == other and",
+        "if line is not None and other is not None and",
+    ):
+        yield
+
+
+@contextmanager
+def stacks_that_live() -> Iterator[None]:
+    """An output of a loop may lie over an input that is read behind the loop."""
+    with _edited(liveness.Liveness.end_stacks, "((old, v), end)", "((old, v), FOREVER)"):
+        yield
+
+
+@contextmanager
+def readers_before_what_they_read() -> Iterator[None]:
+    """What reads a large array last comes as early as its first operand lets it, and not all of them."""
+    with _edited(
+        early_readers._earlier, "_last(i.operands, places)", "_last(i.operands[:1], places)"
+    ):
+        yield
+
+
 # The fault, the fuzzer that is to find it, and a program that has shown it: with that one the search begins.
 FAULTS: Final[dict[str, tuple[Callable[[], Any], str, int]]] = {
     "reads_elsewhere": (reads_elsewhere, "updates", 141),
@@ -268,4 +296,7 @@ FAULTS: Final[dict[str, tuple[Callable[[], Any], str, int]]] = {
     "last_factor_of_primes": (last_factor_of_primes, "transforms", 2_000_006),
     "descending_as_ascending": (descending_as_ascending, "slices", 2_000_146),
     "branches_overwrite_what_lives": (branches_overwrite_what_lives, "exchanges", 2_000_003),
+    "stacks_of_other_steps": (stacks_of_other_steps, "stacks", 2_000_000),
+    "stacks_that_live": (stacks_that_live, "stacks", 2_000_000),
+    "readers_before_what_they_read": (readers_before_what_they_read, "stacks", 2_000_000),
 }

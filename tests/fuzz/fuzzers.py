@@ -90,6 +90,13 @@ def exchanges(seed: int) -> Case:
     return exchange_functions.make(seed)
 
 
+def stacks(seed: int) -> Case:
+    """Loops of JAX that read stacks of rows which others have written, and what reads them last, in whole numbers."""
+    from tests.fuzz import stack_functions
+
+    return stack_functions.make(seed)
+
+
 def sums(seed: int) -> Case:
     """Loops of JAX that add products of each step to an array, and what is nearly such a loop, in whole numbers."""
     from tests.fuzz import sum_functions
@@ -208,6 +215,7 @@ FUZZERS: Final[dict[str, Fuzzer]] = {
         jax,
         loops,
         exchanges,
+        stacks,
         sums,
         products,
         quantised,

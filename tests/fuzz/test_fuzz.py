@@ -75,6 +75,7 @@ def test_every_operation_has_a_generator_or_a_reason():
         "jax",
         "loops",
         "exchanges",
+        "stacks",
         "sums",
         "products",
         "quantised",

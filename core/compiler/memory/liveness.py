@@ -13,6 +13,7 @@ memory: what a branch writes over its share, the other branches do not see.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -108,6 +109,7 @@ class Liveness:
         # An input of a loop, and what an output is before, in and behind the loop, which may lie over it if all of
         # that is in one place.
         self.stacks: list[tuple[Value, list[Value]]] = []
+        self.loop_ends: list[int] = []  # when the loop of each of them ends
         self.branches: list[Branches] = []  # inner conditionals before those around them
         self.views: list[Value] = []
         # In-place operands of fusions, of which equal ones have one computation.
@@ -120,6 +122,7 @@ class Liveness:
         self.results = [self.values[r][0] for r in entry.results]
         self.use(self.results, FOREVER)
         self.end_scope(0, None)
+        self.end_stacks()
 
     def tick(self) -> int:
         self.time += 1
@@ -300,18 +303,30 @@ class Liveness:
         before, in and behind the loop touches the input.
         """
         values = self.values
-        for found in stacks_of(loop):
+        stacks = stacks_of(loop)
+        # How often each array comes in, itself or a piece of it.
+        comes_in = Counter(b for v in (*init, *state) for b in _bases(v)) if stacks else Counter()
+        for found in stacks:
             old, n = state[found.read], found.written
             output = [init[n], state[n], values[found.update][0], values[loop][n]]
             kept = [v for v in output if v is not None]
-            # No other state is the input, or a piece of it.
-            if old is None or sum(old in _bases(v) for v in (*init, *state)) != 2:
+            # No other state is the input, or a piece of it, and none begins in the memory that the output has before.
+            if old is None or comes_in[old] != 2 or comes_in[kept[0]] != 1:
                 continue
             reads = (v for r in found.readers for v in values[r] if v is not None)
             written = kept[2].start
             if all((v.start if v.base is None else v.end) < written for v in reads):
-                self.touching.update(((old, value), end) for value in kept)
                 self.stacks.append((old, kept))
+                self.loop_ends.append(end)
+
+    def end_stacks(self) -> None:
+        """Keep those of the outputs whose memory nothing else takes later than their loop: that of another loop would
+        have to be copied here first, over the input.
+        """
+        found = zip(self.stacks, self.loop_ends, strict=True)
+        own = [(s, end) for s, end in found if s[1][0].end == s[1][1].start]
+        self.touching.update(((old, v), end) for (old, output), end in own for v in output)
+        self.stacks, self.loop_ends = [s for s, _ in own], [end for _, end in own]
 
     def visit_conditional(self, instruction: Instruction) -> None:
         begin = self.tick()

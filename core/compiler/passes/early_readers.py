@@ -8,6 +8,7 @@ its result is a few weights. The arrays are nearer to the processor then, too.
 
 from __future__ import annotations
 
+import bisect
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
@@ -53,19 +54,18 @@ def _read_early_in(computation: Computation, taken: Sequence[Instruction]) -> Co
         if OPS[i.opcode].is_alias and i.opcode != "parameter":
             places[i] = (_last(i.operands, places, first)[0], number[i])
     before = dict(places)
+    readers = _Readers(arrays, places)
     for i in reversed(order):
         if OPS[i.opcode].is_alias or not i.operands:
             continue
-        if _last(i.operands, places)[0] >= places[i][0] - 1:
+        readers.take(i)
+        place = _earlier(i, number[i], arrays, readers, places)
+        readers.put(i, place)
+        if place is None:
             continue
-        if not _gains(i, arrays, places) or not _may_move(i):
-            continue
-        last = _last([*i.operands, *arrays.read_before(i, places)], places)
-        place = last[0], number[i]
-        if last < place < places[i]:
-            places[i] = place
-            for name in arrays.names_of(i):
-                places[name] = (_last(name.operands, places)[0], number[name])
+        places[i] = place
+        for name in arrays.names_of(i):
+            places[name] = place[0], number[name]
     if places == before:
         return computation
     new = sorted(order, key=places.__getitem__)
@@ -82,6 +82,24 @@ def _last(
     return max((places[i] for i in instructions), default=default)
 
 
+def _earlier(
+    i: Instruction,
+    number: int,
+    arrays: _Arrays,
+    readers: _Readers,
+    places: Mapping[Instruction, _Place],
+) -> _Place | None:
+    """Where ``i``, which has this ``number`` in the program, comes instead if it comes earlier."""
+    here = places[i]
+    last = _last(i.operands, places)
+    if last[0] >= here[0] - 1 or not _gains(i, arrays, readers, here) or not _may_move(i):
+        return None
+    for array in arrays.written_by(i):
+        last = max(last, readers.before(array, here))
+    place = last[0], number
+    return place if last < place < here else None
+
+
 def _may_move(i: Instruction) -> bool:
     """Whether ``i`` may come before instructions that it does not read."""
     op = OPS[i.opcode]
@@ -94,12 +112,11 @@ def _may_move(i: Instruction) -> bool:
     )
 
 
-def _gains(i: Instruction, arrays: _Arrays, places: Mapping[Instruction, _Place]) -> bool:
+def _gains(i: Instruction, arrays: _Arrays, readers: _Readers, here: _Place) -> bool:
     """Whether more ends with ``i`` than it makes. The last one of those that read an array moves first."""
     ended = 0
     for a in arrays.read_by[i]:
-        others = (r for r in arrays.readers[a] if r is not i)
-        if a not in arrays.kept and _last(others, places) < places[i]:
+        if a not in arrays.kept and readers.all_before(a, here):
             ended += arrays.size(a)
     return ended >= _LEAST and ended > sum(arrays.size(a) for a in arrays.names[i])
 
@@ -117,12 +134,13 @@ class _Arrays:
         self.made: dict[_Array, None] = {}
         self.other_names: dict[Instruction, list[Instruction]] = {}
         for i in computation.instructions:
-            read = tuple(dict.fromkeys(a for o in i.operands for a in self.names[o]))
+            if i.opcode == "get-tuple-element":
+                read: tuple[_Array, ...] = (self.names[i.operands[0]][i.attributes["index"]],)
+            else:
+                read = tuple(dict.fromkeys(a for o in i.operands for a in self.names[o]))
             if OPS[i.opcode].is_alias and i.operands:
-                for o in i.operands:
-                    self.other_names.setdefault(o, []).append(i)
-                if i.opcode == "get-tuple-element":
-                    read = (self.names[i.operands[0]][i.attributes["index"]],)
+                if len(i.operands) == 1:  # a tuple stays behind all that it has
+                    self.other_names.setdefault(i.operands[0], []).append(i)
                 self.names[i] = read
                 continue
             self.names[i] = tuple((i, n) for n in range(len(i.result_shapes)))
@@ -134,7 +152,9 @@ class _Arrays:
                 self.made.update((a, None) for a in self.names[i])
         self.results = frozenset(self.names[computation.root])
         self.kept = self.results | (self.readers.keys() - self.made.keys())
-        self.taken = [(p, 0) for p in taken]
+        # How large the parameters are, by the parameter, whose memory results may take.
+        self.taken: dict[_Array, int] = {(p, 0): self.size((p, 0)) for p in taken}
+        self.sizes_taken = frozenset(self.taken.values())
 
     @staticmethod
     def size(array: _Array) -> int:
@@ -144,23 +164,22 @@ class _Arrays:
 
     def names_of(self, i: Instruction) -> Iterator[Instruction]:
         """What gives the results of ``i`` other names, each before those that it gives."""
-        for name in self.other_names.get(i, ()):
-            yield name
-            yield from self.names_of(name)
+        waiting = [i]
+        while waiting:
+            names = self.other_names.get(waiting.pop(), ())
+            yield from names
+            waiting += names
 
-    def read_before(
-        self, i: Instruction, places: Mapping[Instruction, _Place]
-    ) -> Iterator[Instruction]:
-        """What reads an array before ``i`` in whose memory ``i`` may write: it must stay before, or the array would be
-        copied.
+    def written_by(self, i: Instruction) -> Iterator[_Array | int]:
+        """The arrays in whose memory ``i`` may write, or the sizes of parameters: what reads them before ``i`` must
+        stay before, or the array would be copied.
         """
-        written = {n for operands in in_place_operands(i) for n in operands}
         sizes = {self.size(a) for a in self.results.intersection(self.names[i])}
-        arrays = {a for a in self.taken if self.size(a) in sizes}
-        arrays.update(a for n in written for a in self.names[i.operands[n]])
-        for a in arrays:
+        yield from sizes & self.sizes_taken
+        written = {n for operands in in_place_operands(i) for n in operands}
+        for a in {a for n in written for a in self.names[i.operands[n]]}:
             if a in self.made or a in self.taken:  # others stay as they are
-                yield from (r for r in self.readers[a] if places[r] < places[i])
+                yield a
 
     def fullest(self, order: Sequence[Instruction]) -> int:
         """The most bytes that are alive at once, of what the computation makes in this order."""
@@ -173,3 +192,48 @@ class _Arrays:
                 end = max((number[r] for r in self.readers[array]), default=start)
                 changes[end + 1] -= size
         return max(itertools.accumulate(changes))
+
+
+class _Readers:
+    """Where the readers of each array are, and those of all parameters of a size whose memory results may take, while
+    instructions are looked at from the last one to the first: neither question takes longer where there are many.
+    """
+
+    def __init__(self, arrays: _Arrays, places: Mapping[Instruction, _Place]) -> None:
+        self.places = places
+        # By the array, or the size.
+        self.read_by: dict[Instruction, tuple[_Array | int, ...]] = {}
+        # Not looked at yet, and so in the program's order and where they were.
+        self.waiting: dict[_Array | int, list[Instruction]] = {}
+        self.moved: dict[_Array | int, list[_Place]] = {}  # where the others are that moved, sorted
+        self.stayed: set[_Array | int] = set()  # what others read that did not
+        for i, read in arrays.read_by.items():
+            sizes = dict.fromkeys(arrays.taken[a] for a in read if a in arrays.taken)
+            self.read_by[i] = (*read, *sizes)
+            for a in self.read_by[i]:
+                self.waiting.setdefault(a, []).append(i)
+
+    def take(self, i: Instruction) -> None:
+        """``i`` is looked at, the last of those that were not."""
+        for a in self.read_by[i]:
+            self.waiting[a].pop()
+
+    def put(self, i: Instruction, place: _Place | None) -> None:
+        """``i`` has moved to ``place``; None if it stays."""
+        for a in self.read_by[i]:
+            if place is None:
+                self.stayed.add(a)
+            else:
+                bisect.insort(self.moved.setdefault(a, []), place)
+
+    def all_before(self, array: _Array, here: _Place) -> bool:
+        """Whether all readers of ``array`` are before ``here``, where the one is that is looked at."""
+        moved = self.moved.get(array)
+        return array not in self.stayed and (not moved or moved[-1] < here)
+
+    def before(self, array: _Array | int, here: _Place) -> _Place:
+        """Where the last reader of ``array`` before ``here`` is; the program's beginning if there is none."""
+        waiting, moved = self.waiting.get(array), self.moved.get(array, [])
+        last = self.places[waiting[-1]] if waiting else (0, -1)
+        n = bisect.bisect_left(moved, here)
+        return max(last, moved[n - 1]) if n else last

@@ -262,3 +262,58 @@ def test_loops_in_a_loop() -> None:
         return jax.lax.scan(outer, x, None, length=3)[0]
 
     run(function, TABLE, MATRIX)
+
+
+def loop_of_text(name: str, rows: str) -> str:
+    """A loop over ``rows`` in StableHLO whose output begins as %empty."""
+    table, matrix, row, place = (
+        f"tensor<{dims}>" for dims in ("8x16x16xf32", "16x16xf32", "1x16x16xf32", "i32")
+    )
+    return f"""
+    {name}:4 = stablehlo.while(%i = %zero, %x = {rows}, %c = %start, %out = %empty)
+        : {place}, {table}, {matrix}, {table}
+    cond {{
+      %more = stablehlo.compare LT, %i, %eight : ({place}, {place}) -> tensor<i1>
+      stablehlo.return %more : tensor<i1>
+    }} do {{
+      %row = stablehlo.dynamic_slice %x, %i, %zero, %zero, sizes = [1, 16, 16]
+          : ({table}, {place}, {place}, {place}) -> {row}
+      %a = stablehlo.reshape %row : ({row}) -> {matrix}
+      %b = stablehlo.dot_general %a, %c, contracting_dims = [1] x [0]
+          : ({matrix}, {matrix}) -> {matrix}
+      %d = stablehlo.add %a, %b : {matrix}
+      %new = stablehlo.tanh %d : {matrix}
+      %made = stablehlo.reshape %new : ({matrix}) -> {row}
+      %written = stablehlo.dynamic_update_slice %out, %made, %i, %zero, %zero
+          : ({table}, {row}, {place}, {place}, {place}) -> {table}
+      %next = stablehlo.add %i, %one : {place}
+      stablehlo.return %next, %x, %new, %written : {place}, {table}, {matrix}, {table}
+    }}"""
+
+
+def test_two_outputs_that_begin_in_one_memory() -> None:
+    """The first loop's output would be copied from where the second one's begins, over the input that is given away."""
+    table = "tensor<8x16x16xf32>"
+    text = f"""
+module {{
+  func.func public @main(%given: {table} {{tf.aliasing_output = 0 : i32}}, %start: tensor<16x16xf32>, %other: {table})
+      -> ({table}, {table}) {{
+    %zero = stablehlo.constant dense<0> : tensor<i32>
+    %one = stablehlo.constant dense<1> : tensor<i32>
+    %eight = stablehlo.constant dense<8> : tensor<i32>
+    %empty = stablehlo.custom_call @AllocateBuffer() : () -> {table}
+    {loop_of_text("%first", "%given")}
+    {loop_of_text("%second", "%other")}
+    return %first#3, %second#3 : {table}, {table}
+  }}
+}}"""
+    random = np.random.default_rng(0)
+    given, start, other = (
+        random.standard_normal(dims).astype(np.float32) for dims in (TABLE[0], MATRIX[0], TABLE[0])
+    )
+    before = read_program(text.encode(), "mlir")
+    expected = evaluate(before, [given, start, other])
+    simulation = Simulation(pipeline.run(before, for_cpu(), Dump(), PASSES))
+    results = simulation.run([given, start, other])
+    for a, b in zip(results, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from tripont.core.compiler import pipeline
 from tripont.core.compiler.formats import artifact
 from tripont.core.compiler.importer.program import read_program
@@ -15,6 +16,7 @@ from tripont.core.compiler.passes.early_readers import read_early
 from tripont.core.compiler.targets.host import for_cpu
 
 from tests.core.compiler.builders import op, parameter, reduce
+from tests.core.compiler.counting import count_calls
 
 LARGE = (256, 256)  # of f32: 256 KB
 
@@ -119,6 +121,54 @@ def test_side_effects_stay():
     last = reduce(c, (0, 1))
     before = module_of([x], [a, b, c, call, last], call, last)
     assert read_early(before) is before
+
+
+def _read_by_many(count: int) -> Module:
+    """Sums of one array at the end, behind another that ends too."""
+    x = parameter(0, *LARGE)
+    a = op("exponential", x)
+    b = op("sine", a)
+    c = op("cosine", b)
+    sums = [*(reduce(a, (0, 1)) for _ in range(count)), reduce(c, (0, 1))]
+    return module_of([x], [a, b, c, *sums], *sums)
+
+
+def _weights(count: int) -> Module:
+    """New weights in the memory of old ones of one size, each of an array that ends with them."""
+    x = parameter(0, *LARGE)
+    old = [parameter(1 + n, 256, 64) for n in range(count)]
+    values = [x]
+    for _ in range(count):
+        values.append(op("sine", values[-1]))
+    new = [
+        op("library-call", v, w, dims=w.dims, name="gemm", config={"epilogue": "add"})
+        for v, w in zip(values[1:], old, strict=True)
+    ]
+    taken = tuple((n, 1 + n, False) for n in range(count))
+    return module_of([x, *old], [*values[1:], *new], *new, input_output_aliases=taken)
+
+
+@pytest.mark.parametrize("make", [_read_by_many, _weights])
+def test_twice_the_readers_take_twice_the_work(make):
+    calls = []
+    for count in (100, 200):
+        module = make(count)
+        calls.append(count_calls(lambda module=module: read_early(module)))
+    assert calls[1] < 2.3 * calls[0]
+
+
+def test_a_long_chain_of_names():
+    """As long a one as Python's own stack does not hold."""
+    x = parameter(0, *LARGE)
+    a = op("exponential", x)
+    b = op("sine", a)
+    c = op("cosine", b)
+    names = [reduce(a, (0, 1))]
+    for _ in range(3000):
+        names.append(op("bitcast", names[-1], dims=(1,) * (len(names) % 2)))
+    last = reduce(c, (0, 1))
+    after = read_early(module_of([x], [a, b, c, *names, last], names[-1], last))
+    assert in_order(after, a, *names, b, c)
 
 
 def arena(function, *arguments, donated=()) -> tuple[int, buffers.Assignment]:
