@@ -469,6 +469,11 @@ class Convolutions:
     depthwise: Annotated[
         int, "positions", "up to which a library's depthwise gradient of weights is fast"
     ]
+    turns_strided_depthwise: Annotated[
+        bool,
+        "yes or no",
+        "depthwise ones of two dimensions with a stride, features first, are computed with features last",
+    ]
     generates_bf16: Annotated[bool, "yes or no", "generated code is faster for bf16, not depthwise"]
     tiles_bf16: Annotated[bool, "yes or no", "a library multiplies bf16 in tiles of matrices (AMX)"]
     matrix_features: Annotated[
@@ -501,6 +506,19 @@ class Convolutions:
     ]
     first_features_ragged: Annotated[
         int, "features", "the same of forward ones where the width is another one"
+    ]
+    generates_two_strides_first: Annotated[
+        bool,
+        "yes or no",
+        "those whose windows are two of their strides long are in f32, features first, in two dimensions",
+    ]
+    first_group: Annotated[
+        int,
+        "features",
+        "of a group, in and out, up to which forward ones are in f32, features first, if the width is whole vectors",
+    ]
+    first_input_features_ragged: Annotated[
+        int, "features", "the same of gradients of inputs in such a width"
     ]
     last_features: Annotated[
         int,
@@ -618,15 +636,30 @@ class Convolutions:
     first_points: Annotated[
         float,
         "times",
-        "the elements of copies of the kernel, one for each of several images, that images and results have at least "
-        "where windows of one element, features first, are products of the kernel by each image, in f32, bf16 and f16; "
-        "one image is in any case; 0: none are",
+        "the elements of the kernel that each of several images and its result have at least where windows of one "
+        "element, features first, are products of the kernel by each image, in f32, bf16 and f16; one image is in any "
+        "case; 0: none are",
+    ]
+    first_positions: Annotated[
+        int, "positions", "that each of several images has at least where they are such products"
     ]
     first_points_turned: Annotated[
         float,
         "times",
         "the elements of the kernel, that the image and the result have at least where such a product's kernel does "
         "not lie as [o, i], as that of a gradient of inputs, and is transposed",
+    ]
+    first_point_gradients: Annotated[
+        int,
+        "features",
+        "in and out, from which on gradients of f32 weights of windows of one element, features first, are sums of a "
+        "product for each image; 0: none are",
+    ]
+    first_gradient_image: Annotated[
+        int,
+        "elements",
+        "that an image and its result's gradient have together at least where they are, in the positions that windows "
+        "meet: they are read again and again otherwise",
     ]
     generates_strided_points: Annotated[
         bool, "yes or no", "it is in f32 for windows of one element with a stride, features first"

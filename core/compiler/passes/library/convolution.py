@@ -39,6 +39,7 @@ from .convolution_kinds import (
     view,
 )
 from .depthwise import match_depthwise
+from .first_point_gradients import match_first_point_gradient
 from .first_points import match_first_points
 from .gemm import Dimension, row_major
 from .joined_columns import with_joined_columns
@@ -59,6 +60,7 @@ def match_convolution(convolution: Instruction, context: Context) -> Instruction
         match_first_points(convolution, context)
         or match_few_positions(convolution, context)
         or match_point_gradient(convolution, context)
+        or match_first_point_gradient(convolution, context)
     )
     if found is not None:
         return found

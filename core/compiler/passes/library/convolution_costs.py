@@ -10,7 +10,7 @@ and on a Xeon of that kind with AMX.
 operands           generated                                                            otherwise
 =================  ===================================================================  ============================
 floats, depthwise  features last, in one or two dimensions, without base dilation       the rows below
-                   (:mod:`.depthwise`)
+                   (:mod:`.depthwise`); Zen 3: features first in two, with a stride
 integers           all                                                                  the "convolution" kernel
 f64, 8 bits        all                                                                  the "convolution" kernel
 bf16               with AVX-512, not depthwise                                          oneDNN with AMX, and on Zen
@@ -39,8 +39,10 @@ f32 bf16 and f16   three dimensions, features first, or the gradient of windows 
                    gradients of weights of 8 features and more (but windows of one
                    element), of one feature, and of windows that lie apart; patches of up
                    to 4 features; groups of up to 16 features (forward, features last: up
-                   to 384 features in all groups); windows that lie apart, and gradients
-                   of their inputs; features first in one dimension, of windows of one
+                   to 384 features in all groups; features first in widths of whole
+                   vectors: groups of up to 32); windows that lie apart, and gradients
+                   of their inputs; features first in one dimension, of windows of two
+                   strides (4x4 by 2, as inputs' gradients of transposed ones), of one
                    element, of up to 4 input features, and up to 16 features (64 in widths
                    of whole vectors; half of them in gradients of inputs), and gradients of
                    weights in groups; features last up to 8 features (16 in gradients of
@@ -72,7 +74,8 @@ f32, bf16, f16,    as products, gradients of 1x1 weights (bf16: up to 4,096 posi
 Zen 4              and 1x1 with features first (:mod:`.first_points`)
 f32, Zen 3         as products, forward ones of up to 256 positions, 1x1 of any number   the rows above
                    with features last or a stride, most with features first, and
-                   gradients of their weights, features last
+                   gradients of their weights, features last, and with features first
+                   of large images (:mod:`.first_point_gradients`)
 bf16, f16, Zen 3   as f32, and 1x1 with features first in any number of positions        oneDNN in f32
 f16, Zen 4         features first, as f32                                               oneDNN in f32
 f32, bf16, f16,    as products, gradients of 1x1 weights (f32 and f16: from 256        the rows above
@@ -235,6 +238,11 @@ class _Class:
         self.is_patches = self.window > 1 and all(w.stride >= w.size for w in windows)
         # Whether no two windows have an element in common in the convolution whose input's gradient this may be.
         self.is_apart_input = self.window > 1 and all(w.base_dilation >= w.size for w in windows)
+        # Whether all windows are two of their strides long, as those of 4x4 that go on by 2.
+        self.is_two_strides = all(
+            w.size == 2 * w.stride > 2 and (w.base_dilation, w.window_dilation) == (1, 1)
+            for w in windows
+        )
         self.is_strided = any(w.stride > 1 for w in windows)
         self.is_plain = self.groups == 1 and not self.is_strided and not self.is_dilated
         self.last_window = windows[-1].size if windows else 1
@@ -290,6 +298,11 @@ class _Class:
         strided &= not self.is_input or costs.generates_strided_point_inputs
         if self.window == 1 and self.groups == 1 and strided:
             return True
+        if self.is_two_strides and self.groups == 1 and not self.is_any_weights:
+            return costs.generates_two_strides_first
+        if self.groups > 1 and not (self.is_strided or self.is_dilated or self.is_input):
+            whole = not self.is_weights and self.width % lanes == 0
+            return whole and max(self.inputs, self.outputs) <= costs.first_group
         if not self.is_plain:
             return False
         fewest, most = sorted((self.inputs, self.outputs))
@@ -300,8 +313,11 @@ class _Class:
             return True
         if costs.generates_first_few_inputs and self.inputs <= costs.few_outputs:
             return True
-        features = costs.first_features if self.width % lanes == 0 else costs.first_features_ragged
-        return most <= features // (2 if self.is_input else 1)
+        if self.width % lanes == 0:
+            return most <= costs.first_features // (2 if self.is_input else 1)
+        return most <= (
+            costs.first_input_features_ragged if self.is_input else costs.first_features_ragged
+        )
 
     def is_slow_in_f16(self, costs: Convolutions) -> bool:
         """The same of what moves so much for what it computes that converting f16 for oneDNN decides."""

@@ -2,17 +2,19 @@
 
 Their windows are multiplied where the input lies: nothing is padded, and nothing is laid out in another order but
 weights. In one or two dimensions, without base dilation, with any stride, window dilation and padding, and with several
-features of the result for each of the input (a channel multiplier). The gradient of the input of one without stride is
+features of the result for each of the input (a channel multiplier). On some CPUs strided ones with features first are
+computed so between two transposes. The gradient of the input of one without stride is
 such a convolution with a reversed kernel.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ...codegen.kernels.depthwise import Axis
-from ...ir.hlo import ConvolutionDimensionNumbers, Instruction, WindowDimension
+from ...ir.hlo import ConvolutionDimensionNumbers, Instruction, Shape, WindowDimension
 from ...ir.moves import transpose
 from ...ir.patterns import reshape
 from .gemm import accumulator
@@ -29,8 +31,12 @@ _LEAST_LANES: Final = 4
 
 def match_depthwise(convolution: Instruction, target: Target) -> Instruction | None:
     """The product that computes ``convolution``; None if it is of another kind, or has too few features."""
+    if not target.packs_products:
+        return None
+    if target.costs.convolutions.turns_strided_depthwise and _is_strided_first(convolution):
+        return _turned(convolution, target)
     axes = _axes(convolution)
-    if axes is None or not target.packs_products:
+    if axes is None:
         return None
     lhs, rhs = convolution.operands
     sums = accumulator(convolution.dtype)
@@ -58,6 +64,36 @@ def match_depthwise(convolution: Instruction, target: Target) -> Instruction | N
     return convolution.derive(
         "depthwise-product", (lhs, reshape(transpose(rhs, order), dims)), {"config": config}
     )
+
+
+def _is_strided_first(convolution: Instruction) -> bool:
+    """Whether ``convolution`` has features first, in two dimensions, and a stride."""
+    numbers: ConvolutionDimensionNumbers = convolution.attributes["dimension_numbers"]
+    windows: tuple[WindowDimension, ...] = convolution.attributes["window"]
+    read = (numbers.input_batch, numbers.input_feature, *numbers.input_spatial)
+    written = (numbers.output_batch, numbers.output_feature, *numbers.output_spatial)
+    return read == written == (0, 1, 2, 3) and any(w.stride > 1 for w in windows)
+
+
+def _turned(convolution: Instruction, target: Target) -> Instruction | None:
+    """The product, with features last, that computes ``convolution``, which has them first, between two transposes."""
+    numbers: ConvolutionDimensionNumbers = convolution.attributes["dimension_numbers"]
+    lhs, rhs = convolution.operands
+    last = replace(
+        numbers,
+        input_feature=3,
+        input_spatial=(1, 2),
+        output_feature=3,
+        output_spatial=(1, 2),
+    )
+    images, features, *sizes = convolution.dims
+    turned = convolution.replace(
+        operands=(transpose(lhs, (0, 2, 3, 1)), rhs),
+        shape=Shape(convolution.dtype, (images, *sizes, features)),
+        attributes={**convolution.attributes, "dimension_numbers": last},
+    )
+    product = match_depthwise(turned, target)
+    return None if product is None else transpose(product, (0, 3, 1, 2))
 
 
 def _are_summed(lhs: DType, rhs: DType, sums: DType) -> bool:

@@ -27,8 +27,8 @@ _TYPES: Final = ({dtypes.F32}, {dtypes.F16}, {dtypes.BF16})
 
 def match_first_points(convolution: Instruction, context: Context) -> Instruction | None:
     """The product that computes ``convolution``; None if its windows are larger or have strides or padding, features
-    are not first, or its images have so few positions that copies of the kernel, one for each image, or its transpose
-    take long.
+    are not first, or its images have so few positions that reading the kernel once for each image, or its transpose,
+    takes long.
     """
     lhs, rhs = convolution.operands
     costs = context.target.costs.convolutions
@@ -49,7 +49,8 @@ def match_first_points(convolution: Instruction, context: Context) -> Instructio
     order = (numbers.kernel_output_feature, numbers.kernel_input_feature, *numbers.kernel_spatial)
     if images == 1:
         least = costs.first_points_turned if order[0] > order[1] else 0.0
-    if positions * (inputs + outputs) < least * inputs * outputs:
+    few = images > 1 and positions < costs.first_positions
+    if few or positions * (inputs + outputs) < least * inputs * outputs:
         return None
     kernel = reshape(transpose(rhs, order), (outputs, inputs))
     image = reshape(lhs, (images, inputs, positions) if images > 1 else (inputs, positions))

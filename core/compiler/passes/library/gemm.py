@@ -384,7 +384,7 @@ def _generated(dot: Instruction, form: ProductForm | None, target: Target) -> In
     if form is None:
         return None
     types = (dot.operands[0].dtype, dot.operands[1].dtype, form.result)
-    gemm = make_gemm(_in_types(dot, types), target)
+    gemm = make_gemm(_in_types(dot, types), target, repeats=True)
     if gemm is None:
         return None
     config = {**gemm.attributes["config"], "lanes": form.lanes}
@@ -420,16 +420,37 @@ def _in_types(dot: Instruction, types: Types) -> Instruction:
     )
 
 
-def make_gemm(dot: Instruction, target: Target, rows: bool = False) -> Instruction | None:
+def _unrepeated(operand: Operand) -> Operand:
+    """``operand`` as it lies in the matrix that is broadcast along dimensions of the batch; itself if none is."""
+    repeated, wide = operand.instruction, operand.instruction.dtype
+    if repeated.opcode == "convert":
+        repeated = repeated.operands[0]
+    if repeated.opcode != "broadcast":
+        return operand
+    (source,) = repeated.operands
+    outer = len(repeated.dims) - len(source.dims)
+    if repeated.attributes["dimensions"] != tuple(range(outer, len(repeated.dims))):
+        return operand
+    size = source.elements
+    if size == 0 or any(d.stride >= size for d in (*operand.free, *operand.contracting)):
+        return operand
+    batch = [Dimension(d.size, 0 if d.stride >= size else d.stride) for d in operand.batch]
+    return Operand(convert(source, wide), batch, operand.free, operand.contracting)
+
+
+def make_gemm(
+    dot: Instruction, target: Target, rows: bool = False, repeats: bool = False
+) -> Instruction | None:
     """The gemm of a dot; None if it has too many dimensions that do not merge. ``rows``: operands without neighbours in
-    their rows or columns are transposed first.
+    their rows or columns are transposed first. ``repeats``: a matrix that is broadcast to all of a batch is read where
+    it lies, with strides of 0.
     """
     operands = merge_operands(dot)
     if rows and operands is not None and not all(map(_has_rows, operands)):
         operands = _both_transposed(dot)
     if operands is None:
         return None
-    lhs, rhs = operands
+    lhs, rhs = map(_unrepeated, operands) if repeats else operands
     assert isinstance(dot.shape, Shape)
     result = row_major(dot.dims)
     batch_rank = len(lhs.batch)

@@ -37,7 +37,7 @@ def match_point_gradient(convolution: Instruction, context: Context) -> Instruct
     types = {lhs.dtype, rhs.dtype, convolution.dtype}
     if types not in ({dtypes.F32}, {dtypes.F16}, {dtypes.BF16}):
         return None
-    if not is_weights_gradient(convolution) or not _has_one_position(convolution):
+    if not is_weights_gradient(convolution) or not has_one_position(convolution):
         return None
     strides = [w.window_dilation if w.size > 1 else 1 for w in windows]
     least, most = costs.point_features, costs.point_terms
@@ -51,7 +51,7 @@ def match_point_gradient(convolution: Instruction, context: Context) -> Instruct
     minor = len(lhs.dims) - 1
     if numbers.input_batch != minor or numbers.kernel_output_feature != minor:
         return None
-    lhs = _met(lhs, numbers, windows, strides)
+    lhs = met(lhs, numbers, windows, strides)
     x = transpose(lhs, [numbers.input_feature, *numbers.input_spatial, minor])
     y = transpose(rhs, [numbers.kernel_input_feature, *numbers.kernel_spatial, minor])
     factors = [reshape(x, (positions, inputs)), reshape(y, (positions, outputs))]
@@ -76,7 +76,7 @@ def match_point_gradient(convolution: Instruction, context: Context) -> Instruct
     return reshape(product, convolution.dims)  # all other dimensions are of one element
 
 
-def _has_one_position(convolution: Instruction) -> bool:
+def has_one_position(convolution: Instruction) -> bool:
     """Whether the window of ``convolution`` begins with its input and reaches to the last position that it meets,
     without groups, so that it has one position.
     """
@@ -93,7 +93,7 @@ def _has_one_position(convolution: Instruction) -> bool:
     ) and 0 not in (*convolution.operands[0].dims, *convolution.dims)
 
 
-def _met(
+def met(
     lhs: Instruction,
     numbers: ConvolutionDimensionNumbers,
     windows: Sequence[WindowDimension],

@@ -295,6 +295,7 @@ _HOST: Final = Costs(
         narrow_group=8,
         all_groups=1 << 62,  # any
         depthwise=9,
+        turns_strided_depthwise=False,
         generates_bf16=False,
         tiles_bf16=False,
         matrix_features=16,
@@ -308,6 +309,9 @@ _HOST: Final = Costs(
         generates_minor=False,
         first_features=0,
         first_features_ragged=0,
+        generates_two_strides_first=False,
+        first_group=0,
+        first_input_features_ragged=0,
         last_features=0,
         generates_first_few_inputs=False,
         generates_apart=False,
@@ -335,6 +339,9 @@ _HOST: Final = Costs(
         strided_point_features=1 << 62,
         first_points=0.0,
         first_points_turned=0.0,
+        first_positions=0,
+        first_point_gradients=0,
+        first_gradient_image=0,
         generates_strided_points=False,
         generates_strided_point_inputs=False,
         f16_features=0,
@@ -571,6 +578,8 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
             # 3x3 of 16, 4x64x64, features first: f32 96, generated 109; of 64 94 and 104.
             first_features=64,
             first_features_ragged=16,
+            # The input's gradient of 3x3 of 8, 28x28: f32 21, generated 90.
+            first_input_features_ragged=8,
             # 3x3 of 8, 4x28x28: bf16 48, generated 83; of 64 in 8 groups, 4x56x56, 130 and 90; of 3 to 32 with stride
             # 2, 4x224x224, 84 and 53.
             first_bf16_features=8,
@@ -661,6 +670,13 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
             # 3x3 of 32, 32x32, features first: 66, generated 84, PyTorch 56; of 64 in 64x64 56 and 70 (four images).
             first_features=64,
             first_features_ragged=16,
+            first_input_features_ragged=8,
+            # 4 groups of 32, 4x32x32, features first: 53, generated 66; its input's gradient 66 and 57.
+            first_group=32,
+            # 4x4 with stride 2, 4x32x32, 64 to 128, features first: 49, generated 66; of 256 to 512, 16x16, 39 and 47.
+            generates_two_strides_first=True,
+            # 3x3 of 192, 4x28x28, with stride 2, features first: 1.8, between two transposes 3.7.
+            turns_strided_depthwise=True,
             # 3x3 of 8, 28x28, features last: 27 and 46; the input's gradient of 16, 64x64, 60 and 70.
             last_features=8,
             # 3x3 of 4 to 320, 32x32, features first: 60 and 81; weights' gradients in groups of 32 57 and 75.
@@ -678,8 +694,15 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
             f32_point_rows=1 << 62,
             # The input's gradient of 320 to 1280, 7x7: 45 and 35; of 160 to 960, 8x7x7, 62 and 71.
             f32_turned_point_rows=256,
-            first_points=0.9,
+            # 8 images, features first, 1024 to 256 of 14x14: generated 50, as products 70; of 512 to 512 40 and 50; of
+            # 512 to 2048 of 7x7 61 and 36.
+            first_points=0.5,
+            first_positions=128,
             first_points_turned=0.9,
+            # Weights' gradients of 8 images, features first, of 512 to 128 of 28x28: generated 35, as products 55; of
+            # 512 to 1024 with stride 2 34 and 61; of 256 to 256 of 14x14, whose images stay in a cache, 68 and 62.
+            first_point_gradients=48,
+            first_gradient_image=200_000,
             # 512 to 1024 with stride 2, 8x28x28, features first: 50 and 67.
             first_strided_point_rows=1 << 62,
             # 3x3 of 512, 7x7: 47 and 66; of 640, 16x16, 26 and 56.

@@ -62,9 +62,10 @@ def test_which_are_products(is_product: bool, options: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("is_product", "images", "layout", "width"),
     [
-        # The elements of the image and of the result beside 0.9 times those of the kernel, 42,000.
-        (True, 3, FIRST, 93),
-        (False, 3, FIRST, 92),
+        # Each of several images has 128 positions, and half as many elements with its result as the kernel.
+        (True, 3, FIRST, 128),
+        (False, 3, FIRST, 127),
+        # The elements of one image and of the result beside 0.9 times those of the kernel, 42,000.
         (True, 1, FIRST, 40),
         (True, 1, "NCHW,IOHW,NCHW", 93),
         (False, 1, "NCHW,IOHW,NCHW", 92),
@@ -76,6 +77,8 @@ def test_which_are_products_on_a_zen_3(
     sizes = {"N": images, "C": 200, "O": 210, "H": 1, "W": width}
     made = convolution(sizes, POINT, layout)
     assert (match(made, "znver3") is not None) is is_product
+    large = convolution({**sizes, "C": 600, "O": 700, "N": 3, "W": 128}, POINT, layout)
+    assert match(large, "znver3") is None
 
 
 @pytest.mark.parametrize(
@@ -100,6 +103,13 @@ def test_numbers(dtype: dtypes.DType, images: int, cpu: str) -> None:
     target = priced(cpu, True, convolutions={"first_points": 1.0})
     after = pipeline.run(module(made.operands, made), target, Dump())
     assert not kernels_of(after) & {"window-product", "convolution"}
+    inner = [c for i in after.entry.instructions for c in i.called]
+    (product,) = [
+        i for c in (after.entry, *inner) for i in c.instructions if i.opcode == "packed-dot"
+    ]
+    if images > 1:  # which all read the kernel where it lies
+        assert product.attributes["config"]["lhs_strides"][0] == 0
+        assert product.operands[0].elements == SIZES["O"] * SIZES["C"]
     random = np.random.default_rng(0)
     values = [random.integers(-2, 3, o.dims).astype(dtype.numpy) for o in made.operands]
     (got,) = NativeSimulation(after, cpu).run(values)
