@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "nextpluggable/bridge/expressions.h"
 #include "nextpluggable/bridge/rules.h"
 #include "nextpluggable/bridge/sizes.h"
 #include "tensorflow/compiler/tf2xla/xla_expression.h"
@@ -22,36 +23,6 @@ namespace {
 
 namespace tf = ::tensorflow;
 using Context = tf::XlaOpKernelContext;
-
-// What a tensor of symbolic execution holds, and nothing else: which array it is.
-tf::XlaExpression* Expression(const tf::Tensor& tensor) {
-  return const_cast<tf::XlaExpression*>(tf::XlaExpression::CastExpressionFromTensor(tensor));
-}
-
-xla::XlaOp Output(Context* context, int index) {
-  return Expression(*context->op_kernel_context()->mutable_output(index))->handle();
-}
-
-// Puts another array of the same bounds in the place of an output of the original kernel.
-void ReplaceOutput(Context* context, int index, xla::XlaOp value) {
-  tf::XlaExpression* output = Expression(*context->op_kernel_context()->mutable_output(index));
-  *output = tf::XlaExpression::XlaOp(value, output->dtype());
-}
-
-// While one exists, the kernel's input is another array of the same bounds.
-class OtherInput {
- public:
-  OtherInput(Context* context, int index, xla::XlaOp value)
-      : expression_(Expression(context->op_kernel_context()->input(index))), before_(*expression_) {
-    *expression_ = tf::XlaExpression::XlaOp(value, before_.dtype());
-  }
-  ~OtherInput() { *expression_ = before_; }
-  OtherInput(const OtherInput&) = delete;
-
- private:
-  tf::XlaExpression* expression_;
-  tf::XlaExpression before_;
-};
 
 int64_t Positive(int64_t dimension, size_t rank) {
   return dimension < 0 ? dimension + static_cast<int64_t>(rank) : dimension;

@@ -4,10 +4,13 @@
 // M. J. Wichura, "Algorithm AS 241: the percentage points of the normal distribution", Applied
 // Statistics 37, 1988, for the inverse of the normal distribution.
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <string_view>
 #include <vector>
 
+#include "nextpluggable/bridge/expressions.h"
 #include "nextpluggable/bridge/rules.h"
 #include "nextpluggable/bridge/sizes.h"
 #include "tensorflow/core/framework/node_def_util.h"
@@ -100,6 +103,78 @@ absl::Status SeluGrad(Context* context, tf::OpKernel&) {
   const xla::XlaOp from_above = xla::Mul(gradient, xla::ScalarLike(gradient, kScale));
   const xla::XlaOp is_negative = xla::Lt(result, xla::ScalarLike(result, 0.0));
   context->SetOutput(0, xla::Select(is_negative, from_below, from_above));
+  return absl::OkStatus();
+}
+
+// The part of a complex number that counts is the real one; for the bridge i is true.
+absl::Status CastToBool(Context* context, tf::OpKernel& original) {
+  if (!tf::DataTypeIsComplex(context->input_type(0)) ||
+      context->expected_output_dtype(0) != tf::DT_BOOL) {
+    return AsTheBridge(context, original);
+  }
+  const xla::XlaOp real = xla::Real(context->Input(0));
+  context->SetOutput(0, xla::Ne(real, xla::ZerosLike(real)));
+  return absl::OkStatus();
+}
+
+// Arrays whose shapes do not go together are not equal, unless that is to be an error: it always is one
+// for the bridge.
+absl::Status Equality(Context* context, tf::OpKernel& original) {
+  bool is_error = true;
+  TF_RETURN_IF_ERROR(
+      tf::GetNodeAttr(context->op_kernel().def(), "incompatible_shape_error", &is_error));
+  const tf::TensorShape x = context->InputShape(0);
+  const tf::TensorShape y = context->InputShape(1);
+  bool go_together = true;
+  for (int i = 1; i <= std::min(x.dims(), y.dims()); ++i) {
+    const int64_t of_x = x.dim_size(x.dims() - i);
+    const int64_t of_y = y.dim_size(y.dims() - i);
+    go_together = go_together && (of_x == of_y || of_x == 1 || of_y == 1);
+  }
+  if (is_error || go_together) return AsTheBridge(context, original);
+  const bool differ = original.type_string() == "NotEqual";
+  context->SetOutput(0, xla::ConstantR0<bool>(context->builder(), differ));
+  return absl::OkStatus();
+}
+
+// Gradients of 1 / x, 1 / sqrt(x) and sqrt(x) from the result and its gradient. Those of complex numbers
+// are by the conjugate of the result; by the result itself for the bridge.
+absl::Status GradientByResult(Context* context, tf::OpKernel& original) {
+  if (!tf::DataTypeIsComplex(context->input_type(0))) return AsTheBridge(context, original);
+  const xla::XlaOp result = xla::Conj(context->Input(0));
+  const xla::XlaOp gradient = context->Input(1);
+  const std::string_view op = original.type_string_view();
+  xla::XlaOp slope;
+  if (op == "SqrtGrad") {
+    slope = xla::Div(xla::ScalarLike(result, 0.5), result);
+  } else if (op == "RsqrtGrad") {
+    const xla::XlaOp cube = xla::Mul(xla::Mul(result, result), result);
+    slope = xla::Mul(cube, xla::ScalarLike(result, -0.5));
+  } else {
+    slope = xla::Neg(xla::Mul(result, result));
+  }
+  context->SetOutput(0, xla::Mul(gradient, slope));
+  return absl::OkStatus();
+}
+
+// A range from 0 to 0, as before the first batch, makes zeros of all numbers and lets all gradients pass;
+// the bridge divides by it. The other gradients, those of the range, are 0 there for the bridge too.
+absl::Status FakeQuantization(Context* context, tf::OpKernel& original) {
+  TF_RETURN_IF_ERROR(AsTheBridge(context, original));
+  TF_RETURN_IF_ERROR(context->status());
+  const bool is_gradient = original.num_outputs() == 3;
+  const int first = is_gradient ? 2 : 1;
+  const xla::XlaOp low = context->Input(first);
+  const xla::XlaOp high = context->Input(first + 1);
+  xla::XlaOp is_zero =
+      xla::And(xla::Eq(low, xla::ZerosLike(low)), xla::Eq(high, xla::ZerosLike(high)));
+  const xla::XlaOp result = Output(context, 0);
+  if (context->InputShape(first).dims() == 1) {
+    const int last = context->InputShape(0).dims() - 1;
+    is_zero = xla::BroadcastInDim(is_zero, context->InputShape(0).dim_sizes(), {last});
+  }
+  const xla::XlaOp instead = is_gradient ? context->Input(0) : xla::ZerosLike(result);
+  ReplaceOutput(context, 0, xla::Select(is_zero, instead, result));
   return absl::OkStatus();
 }
 

@@ -209,6 +209,14 @@ Rule FindRule(std::string_view op) {
   return found == Rules().end() ? Refuse : found->second;
 }
 
+absl::Status AsTheBridge(Context* context, tf::OpKernel& original) {
+  if (HasComputedSize(context) || HasComputedConstant(context)) {
+    const Rule rule = FindRule(original.type_string());
+    if (rule != nullptr) return rule(context, original);
+  }
+  return Original(context, original);
+}
+
 absl::Status Refuse(Context*, tf::OpKernel& original) {
   return absl::UnimplementedError(absl::StrCat(
       "tripont: ", original.type_string(), " (", original.name(),

@@ -28,6 +28,10 @@ Rule FindRandomTranslation(std::string_view op);
 // The rule of every op that is not known: an error that names it.
 absl::Status Refuse(::tensorflow::XlaOpKernelContext* context, ::tensorflow::OpKernel& original);
 
+// What is done without a translation, for an array whose size depends on values too.
+absl::Status AsTheBridge(::tensorflow::XlaOpKernelContext* context,
+                         ::tensorflow::OpKernel& original);
+
 // strided_slice.cc
 absl::Status StridedSlice(::tensorflow::XlaOpKernelContext* context,
                           ::tensorflow::OpKernel& original);
@@ -49,13 +53,41 @@ absl::Status ArgMinMax(::tensorflow::XlaOpKernelContext* context, ::tensorflow::
 
 // elementwise.cc
 absl::Status Bucketize(::tensorflow::XlaOpKernelContext* context, ::tensorflow::OpKernel& original);
+absl::Status CastToBool(::tensorflow::XlaOpKernelContext* context,
+                        ::tensorflow::OpKernel& original);
 absl::Status ClipByValue(::tensorflow::XlaOpKernelContext* context,
                          ::tensorflow::OpKernel& original);
+absl::Status Equality(::tensorflow::XlaOpKernelContext* context, ::tensorflow::OpKernel& original);
+absl::Status FakeQuantization(::tensorflow::XlaOpKernelContext* context,
+                              ::tensorflow::OpKernel& original);
+absl::Status GradientByResult(::tensorflow::XlaOpKernelContext* context,
+                              ::tensorflow::OpKernel& original);
 absl::Status InTopK(::tensorflow::XlaOpKernelContext* context, ::tensorflow::OpKernel& original);
 absl::Status Ndtri(::tensorflow::XlaOpKernelContext* context, ::tensorflow::OpKernel& original);
 absl::Status SeluGrad(::tensorflow::XlaOpKernelContext* context, ::tensorflow::OpKernel& original);
 absl::Status UpperBound(::tensorflow::XlaOpKernelContext* context,
                         ::tensorflow::OpKernel& original);
+
+// adjust_hue.cc
+absl::Status AdjustHue(::tensorflow::XlaOpKernelContext* context, ::tensorflow::OpKernel& original);
+
+// non_max_suppression.cc
+absl::Status NonMaxSuppression(::tensorflow::XlaOpKernelContext* context,
+                               ::tensorflow::OpKernel& original);
+
+// response_normalization.cc
+absl::Status ResponseNormalization(::tensorflow::XlaOpKernelContext* context,
+                                   ::tensorflow::OpKernel& original);
+
+// dynamic_stitch.cc
+absl::Status DynamicStitch(::tensorflow::XlaOpKernelContext* context,
+                           ::tensorflow::OpKernel& original);
+
+// resize_bilinear.cc
+absl::Status ResizeBilinear(::tensorflow::XlaOpKernelContext* context,
+                            ::tensorflow::OpKernel& original);
+absl::Status ResizeBilinearGrad(::tensorflow::XlaOpKernelContext* context,
+                                ::tensorflow::OpKernel& original);
 
 // windows.cc. The original kernel of a pool with explicit padding is one for VALID.
 absl::Status ExtractImagePatches(::tensorflow::XlaOpKernelContext* context,

@@ -42,16 +42,6 @@ absl::StatusOr<std::string> PaddingOf(Context* context) {
   return padding;
 }
 
-// What is done without a translation, for an array whose size depends on values too.
-absl::Status AsTheBridge(Context* context, tf::OpKernel& original) {
-  if (HasComputedSize(context) || HasComputedConstant(context)) {
-    const Rule rule = FindRule(original.type_string());
-    if (rule != nullptr) return rule(context, original);
-  }
-  original.Compute(context->op_kernel_context());
-  return absl::OkStatus();
-}
-
 // The windows of a pool: sizes, steps and what is added at the borders, for each dimension.
 struct Pool {
   Integers sizes;

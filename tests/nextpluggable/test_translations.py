@@ -145,6 +145,144 @@ CASES: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 
 
+def _gradient_of(function: Callable[..., Any]) -> Callable[..., Any]:
+    def gradient(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = function(x)
+        return tape.gradient(y, x)
+
+    return gradient
+
+
+def _suppressed(count: int) -> Callable[..., Any]:
+    return lambda boxes, scores: op.NonMaxSuppressionV4(
+        boxes=boxes, scores=scores, max_output_size=count, iou_threshold=0.5,
+        score_threshold=0.65, pad_to_max_output_size=True,
+    )  # fmt: skip
+
+
+def _gradient_of_columns(g: tf.Tensor, x: tf.Tensor) -> Any:
+    return op.ResizeBilinearGrad(grads=g, original_image=x, align_corners=True)
+
+
+_BOXES = np.float32(
+    [[0, 0, 1, 1], [0, 0.05, 1, 1], [0, 0, 0.5, 0.5], [1, 1, 0, 0], [0.2, 0.2, 0.2, 0.2]]
+)
+_SCORES = np.float32([0.9, 0.8, 0.7, 0.6, 0.5])
+_COMPLEX = (_numbers(6) + 1j * _numbers(12)[6:]).astype(np.complex64)
+_RANGES = (np.float32([0, 0, -1]), np.float32([0, 1, 1]))
+
+#: As above, but rounded in another order, or by a function that is: function and arrays.
+CLOSE_CASES: dict[str, tuple[Any, ...]] = {
+    "slope of a complex root": (_gradient_of(tf.sqrt), _COMPLEX),
+    "slope of one by a complex root": (_gradient_of(tf.math.rsqrt), _COMPLEX),
+    "slope of one by a complex number": (_gradient_of(tf.math.reciprocal), _COMPLEX),
+    "slope of a real root": (_gradient_of(tf.sqrt), np.float32([0.5, 0, 2, inf])),
+    "complex numbers as bool": (
+        lambda x: tf.cast(x, tf.bool), np.array([1j, 0, 1, nan], np.complex64)
+    ),
+    "shapes that do not go together": (lambda x, y: x == y, np.ones(2), np.ones(3)),
+    "shapes that do not go together differ": (lambda x, y: x != y, np.ones((2, 3)), np.ones((4, 3))),
+    "shapes that go together": (lambda x, y: x == y, np.ones((2, 1)), np.arange(3.0)),
+    "range from 0 to 0": (
+        lambda x: tf.quantization.fake_quant_with_min_max_vars(x, 0.0, 0.0),
+        np.float32([-1, 0, nan, 3]),
+    ),
+    "slope at the range from 0 to 0": (
+        _gradient_of(lambda x: tf.quantization.fake_quant_with_min_max_vars(x, 0.0, 0.0)),
+        np.float32([-1, 0, 3]),
+    ),
+    "range of a channel from 0 to 0": (
+        tf.quantization.fake_quant_with_min_max_vars_per_channel,
+        np.float32([[-1, 0.3, 1], [2, 3, -4]]), *_RANGES,
+    ),
+    "slopes at the range of a channel from 0 to 0": (
+        lambda x, low, high: op.FakeQuantWithMinMaxVarsPerChannelGradient(
+            gradients=x, inputs=x, min=low, max=high
+        ),
+        np.float32([[-1, 0.3, 1], [2, 3, -4]]), *_RANGES,
+    ),
+    "rows that several write": (
+        lambda x, y: tf.dynamic_stitch([[[0, 1]], [1, 0]], [x, y]), _numbers(1, 2, 3),
+        _numbers(2, 3) + 1,
+    ),
+    "no rows": (lambda x: tf.dynamic_stitch([np.zeros(0, np.int32)], [x]), np.ones((0, 2))),
+    "hue of negative colours": (
+        lambda x: tf.image.adjust_hue(x, 0.3), _numbers(4, 5, 3) - np.float32(1)
+    ),
+    "hue that turns back": (lambda x: op.AdjustHue(images=x, delta=-2.7), _numbers(2, 4, 5, 3)),
+    "hue of grey": (lambda x: tf.image.adjust_hue(x, 0.2), np.full((1, 2, 3), 0.25, np.float32)),
+    "bilinear beside an infinity": (
+        lambda x: op.ResizeBilinear(images=x, size=[9, 7], half_pixel_centers=True),
+        _image_with(inf),
+    ),
+    "bilinear with aligned corners": (
+        lambda x: op.ResizeBilinear(images=x, size=[9, 7], align_corners=True), _image_with(3)
+    ),
+    "bilinear to one pixel": (lambda x: op.ResizeBilinear(images=x, size=[1, 1]), _image_with(3)),
+    "bilinear of the same size": (
+        lambda x: op.ResizeBilinear(images=x, size=[5, 6], half_pixel_centers=True),
+        _image_with(inf),
+    ),
+    "bilinear of integers": (
+        lambda x: op.ResizeBilinear(images=x, size=[2, 11], half_pixel_centers=True),
+        np.arange(36, dtype=np.uint8).reshape(1, 3, 4, 3),
+    ),
+    "slope of a bilinear column": (
+        _gradient_of_columns, _numbers(2, 33, 5, 3), _numbers(2, 2, 1, 3)
+    ),
+    "slope of a bilinear pixel": (_gradient_of_columns, _numbers(2, 3, 5, 3), _numbers(2, 1, 1, 3)),
+    "boxes behind the chosen ones": (_suppressed(4), _BOXES, _SCORES),
+    "more boxes than there are": (_suppressed(9), _BOXES, _SCORES),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("name", CLOSE_CASES)
+def test_results_are_near_the_cpus(name: str, jit_compile: bool) -> None:
+    function, *arrays = CLOSE_CASES[name]
+    with tf.device("CPU:0"):
+        expected = tf.nest.flatten(function(*map(tf.constant, arrays)))
+    with tf.device("XPU:0"):
+        arguments = [tf.constant(a) for a in arrays]
+        given = tf.nest.flatten(
+            (tf.function(function, jit_compile=True) if jit_compile else function)(*arguments)
+        )
+    assert [x.dtype for x in given] == [x.dtype for x in expected]
+    for one, other in zip(given, expected, strict=True):
+        assert one.shape == other.shape
+        np.testing.assert_allclose(one, other, rtol=2e-5, atol=1e-5)
+
+
+def test_more_chosen_boxes_than_there_are_in_a_compiled_function() -> None:
+    with tf.device("XPU:0"):
+        choose = tf.function(tf.image.non_max_suppression, jit_compile=True)
+        chosen = choose(tf.constant(_BOXES), tf.constant(_SCORES), 100, 0.5)
+    np.testing.assert_array_equal(chosen, [0, 2, 4])
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16])
+def test_response_normalization_of_short_numbers(dtype: tf.DType, jit_compile: bool) -> None:
+    """The program that the bridge made of it was refused."""
+
+    def normalize(x: tf.Tensor) -> Any:
+        return tf.nn.local_response_normalization(x, 2, 1.0, 0.5, 0.75)
+
+    def both(x: tf.Tensor) -> Any:
+        return normalize(x), _gradient_of(normalize)(x)
+
+    x = _numbers(1, 2, 3, 7)
+    with tf.device("CPU:0"):
+        expected = both(tf.constant(x))
+    with tf.device("XPU:0"):
+        given = (tf.function(both, jit_compile=True) if jit_compile else both)(tf.cast(x, dtype))
+    for one, other in zip(given, expected, strict=True):
+        assert one.dtype == dtype
+        np.testing.assert_allclose(tf.cast(one, tf.float32), other, rtol=0.05, atol=0.02)
+
+
 @pytest.mark.parametrize("jit_compile", [False, True])
 @pytest.mark.parametrize("name", CASES)
 def test_results_are_the_cpus(name: str, jit_compile: bool) -> None:
