@@ -123,6 +123,8 @@ absl::Status Equality(Context* context, tf::OpKernel& original) {
   bool is_error = true;
   TF_RETURN_IF_ERROR(
       tf::GetNodeAttr(context->op_kernel().def(), "incompatible_shape_error", &is_error));
+  // Of sizes that depend on values only bounds are known, which may differ where the sizes are the same.
+  if (is_error || HasComputedSize(context)) return AsTheBridge(context, original);
   const tf::TensorShape x = context->InputShape(0);
   const tf::TensorShape y = context->InputShape(1);
   bool go_together = true;
@@ -131,7 +133,7 @@ absl::Status Equality(Context* context, tf::OpKernel& original) {
     const int64_t of_y = y.dim_size(y.dims() - i);
     go_together = go_together && (of_x == of_y || of_x == 1 || of_y == 1);
   }
-  if (is_error || go_together) return AsTheBridge(context, original);
+  if (go_together) return AsTheBridge(context, original);
   const bool differ = original.type_string() == "NotEqual";
   context->SetOutput(0, xla::ConstantR0<bool>(context->builder(), differ));
   return absl::OkStatus();
@@ -180,10 +182,7 @@ absl::Status FakeQuantization(Context* context, tf::OpKernel& original) {
 
 // Real and imaginary parts are clipped each by itself: XLA's clamp takes no complex numbers.
 absl::Status ClipByValue(Context* context, tf::OpKernel& original) {
-  if (!tf::DataTypeIsComplex(context->input_type(0))) {
-    original.Compute(context->op_kernel_context());
-    return absl::OkStatus();
-  }
+  if (!tf::DataTypeIsComplex(context->input_type(0))) return AsTheBridge(context, original);
   for (int bound = 1; bound <= 2; ++bound) {
     const tf::TensorShape shape = context->InputShape(bound);
     if (shape.dims() != 0 && shape != context->InputShape(0)) {

@@ -201,6 +201,7 @@ REDUCTIONS: Final[Group] = {
     "bincount": lambda x: tf.math.bincount(whole(x), minlength=5, maxlength=5),
     "searchsorted": lambda x: tf.searchsorted(tf.sort(positive(x)), [1.5]),
     "bucketize": lambda x: tf.raw_ops.Bucketize(input=positive(x), boundaries=[1.5, 2.5]),
+    "equality of unlike bounds": lambda x: positive(x) == positive(tf.concat([x, [-1.0]], 0)),
     "partition": lambda x: tf.dynamic_partition(positive(x), whole(x) % 3, 3),
     "loop": lambda x: tf.while_loop(
         lambda i, a: i < count(x), lambda i, a: (i + 1, a + positive(x)[-1 - i]), (0, 0.0)
