@@ -1,10 +1,10 @@
-// Images that are resized bilinearly, one dimension after the other. TensorFlow's bridge multiplies
-// windows of three by three pixels by their weights, 0 among them, so that an infinity makes NaN of
-// pixels that it does not belong to.
+// Images that are resized, one dimension after the other. TensorFlow's bridge multiplies windows of pixels by
+// their weights, 0 among them, so that an infinity makes NaN of pixels that it does not belong to.
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "nextpluggable/bridge/rules.h"
@@ -16,6 +16,7 @@
 #include "xla/hlo/builder/lib/constants.h"
 #include "xla/hlo/builder/lib/slicing.h"
 #include "xla/hlo/builder/xla_builder.h"
+#include "xla/tsl/platform/statusor.h"
 #include "xla/xla_data.pb.h"
 
 namespace tripont::tensorflow {
@@ -24,6 +25,54 @@ namespace {
 namespace tf = ::tensorflow;
 using Context = tf::XlaOpKernelContext;
 
+// What the attributes and the second input of a resizing op say.
+struct Resizing {
+  std::vector<int64_t> sizes;  // the new height and width
+  bool align_corners = false;
+  bool half_pixels = false;
+};
+
+// Nothing for images that are left to the bridge: their sizes or the new ones depend on values, or some are 0.
+absl::StatusOr<std::optional<Resizing>> ResizingOf(Context* context) {
+  const tf::TensorShape shape = context->InputShape(0);
+  if (HasComputedSize(context) || HasComputedConstant(context) || shape.dims() != 4 ||
+      shape.num_elements() == 0) {
+    return std::nullopt;
+  }
+  Resizing resizing;
+  TF_RETURN_IF_ERROR(context->ConstantInputAsIntVector(1, &resizing.sizes));
+  if (resizing.sizes.size() != 2 || resizing.sizes[0] < 1 || resizing.sizes[1] < 1) {
+    return std::nullopt;
+  }
+  const auto& node = context->op_kernel().def();
+  TF_RETURN_IF_ERROR(tf::GetNodeAttr(node, "align_corners", &resizing.align_corners));
+  TF_RETURN_IF_ERROR(tf::GetNodeAttr(node, "half_pixel_centers", &resizing.half_pixels));
+  return resizing;
+}
+
+// How far apart, in pixels of an image of `from` pixels, the neighbours among `to` new ones are. These floats and
+// those below, and how they are rounded, are those of the kernels for CPUs and GPUs.
+float ScaleOf(int64_t from, int64_t to, bool align_corners) {
+  return align_corners && to > 1 ? static_cast<float>(from - 1) / static_cast<float>(to - 1)
+                                 : static_cast<float>(from) / static_cast<float>(to);
+}
+
+// The pixel at `place` of an image of `from` pixels, or the nearest one that it has.
+int32_t PixelAt(float place, int64_t from) {
+  return static_cast<int32_t>(std::clamp<int64_t>(static_cast<int64_t>(place), 0, from - 1));
+}
+
+// The pixel that each of `to` pixels is a copy of, among `from`.
+std::vector<int32_t> NearestPixels(int64_t from, int64_t to, const Resizing& resizing) {
+  const float scale = ScaleOf(from, to, resizing.align_corners);
+  std::vector<int32_t> pixels;
+  for (int64_t i = 0; i < to; ++i) {
+    const float place = (static_cast<float>(i) + (resizing.half_pixels ? 0.5F : 0.0F)) * scale;
+    pixels.push_back(PixelAt(resizing.align_corners ? std::round(place) : std::floor(place), from));
+  }
+  return pixels;
+}
+
 // Between which two pixels each of the new ones lies, and how far from the first.
 struct Neighbours {
   std::vector<int32_t> lower;
@@ -31,22 +80,16 @@ struct Neighbours {
   std::vector<float> distance;
 };
 
-// Those of `to` pixels among `from`. The floats, and how they are rounded, are those of the kernels for
-// CPUs and GPUs.
+// Those of `to` pixels among `from`.
 Neighbours NeighboursOf(int64_t from, int64_t to, bool align_corners, bool half_pixels) {
-  const float scale = align_corners && to > 1
-                          ? static_cast<float>(from - 1) / static_cast<float>(to - 1)
-                          : static_cast<float>(from) / static_cast<float>(to);
+  const float scale = ScaleOf(from, to, align_corners);
   Neighbours result;
   for (int64_t i = 0; i < to; ++i) {
     const auto number = static_cast<float>(i);
     const float place = half_pixels ? (number + 0.5F) * scale - 0.5F : number * scale;
     const float below = std::floor(place);
-    const auto pixel = [&](float where) {
-      return static_cast<int32_t>(std::clamp<int64_t>(static_cast<int64_t>(where), 0, from - 1));
-    };
-    result.lower.push_back(pixel(below));
-    result.upper.push_back(pixel(std::ceil(place)));
+    result.lower.push_back(PixelAt(below, from));
+    result.upper.push_back(PixelAt(std::ceil(place), from));
     result.distance.push_back(place - below);
   }
   return result;
@@ -99,26 +142,33 @@ absl::Status ResizeBilinearGrad(Context* context, tf::OpKernel& original) {
 }
 
 absl::Status ResizeBilinear(Context* context, tf::OpKernel& original) {
+  TF_ASSIGN_OR_RETURN(const std::optional<Resizing> resizing, ResizingOf(context));
+  if (!resizing) return AsTheBridge(context, original);
   const tf::TensorShape shape = context->InputShape(0);
-  if (HasComputedSize(context) || HasComputedConstant(context) || shape.dims() != 4 ||
-      shape.num_elements() == 0) {
-    return AsTheBridge(context, original);
-  }
-  std::vector<int64_t> to;
-  TF_RETURN_IF_ERROR(context->ConstantInputAsIntVector(1, &to));
-  if (to.size() != 2 || to[0] < 1 || to[1] < 1) return AsTheBridge(context, original);
-  bool align_corners = false;
-  bool half_pixels = false;
-  const auto& node = context->op_kernel().def();
-  TF_RETURN_IF_ERROR(tf::GetNodeAttr(node, "align_corners", &align_corners));
-  TF_RETURN_IF_ERROR(tf::GetNodeAttr(node, "half_pixel_centers", &half_pixels));
+  const std::vector<int64_t>& to = resizing->sizes;
   xla::XlaOp x = xla::ConvertElementType(context->Input(0), xla::F32);
   if (to[0] != shape.dim_size(1) || to[1] != shape.dim_size(2)) {
     for (const int d : {2, 1}) {
       x = Resized(x, d,
-                  NeighboursOf(shape.dim_size(d), to[static_cast<size_t>(d) - 1], align_corners,
-                               half_pixels));
+                  NeighboursOf(shape.dim_size(d), to[static_cast<size_t>(d) - 1],
+                               resizing->align_corners, resizing->half_pixels));
     }
+  }
+  context->SetOutput(0, x);
+  return absl::OkStatus();
+}
+
+// The bridge computes places in the type of the images, of which float16 and bfloat16 are too short,
+// and takes images of integers through float.
+absl::Status ResizeNearestNeighbor(Context* context, tf::OpKernel& original) {
+  TF_ASSIGN_OR_RETURN(const std::optional<Resizing> resizing, ResizingOf(context));
+  if (!resizing) return AsTheBridge(context, original);
+  const tf::TensorShape shape = context->InputShape(0);
+  xla::XlaOp x = context->Input(0);
+  for (int d = 1; d <= 2; ++d) {
+    const std::vector<int32_t> pixels =
+        NearestPixels(shape.dim_size(d), resizing->sizes[static_cast<size_t>(d) - 1], *resizing);
+    x = xla::TorchIndexSelect(x, xla::ConstantR1<int32_t>(context->builder(), pixels), d, 0);
   }
   context->SetOutput(0, x);
   return absl::OkStatus();

@@ -83,11 +83,13 @@ absl::Status ResponseNormalization(::tensorflow::XlaOpKernelContext* context,
 absl::Status DynamicStitch(::tensorflow::XlaOpKernelContext* context,
                            ::tensorflow::OpKernel& original);
 
-// resize_bilinear.cc
+// resized_images.cc
 absl::Status ResizeBilinear(::tensorflow::XlaOpKernelContext* context,
                             ::tensorflow::OpKernel& original);
 absl::Status ResizeBilinearGrad(::tensorflow::XlaOpKernelContext* context,
                                 ::tensorflow::OpKernel& original);
+absl::Status ResizeNearestNeighbor(::tensorflow::XlaOpKernelContext* context,
+                                   ::tensorflow::OpKernel& original);
 
 // windows.cc. The original kernel of a pool with explicit padding is one for VALID.
 absl::Status ExtractImagePatches(::tensorflow::XlaOpKernelContext* context,
@@ -97,8 +99,6 @@ absl::Status MaxPoolGrad(::tensorflow::XlaOpKernelContext* context,
                          ::tensorflow::OpKernel& original);
 absl::Status MaxPoolGradGrad(::tensorflow::XlaOpKernelContext* context,
                              ::tensorflow::OpKernel& original);
-absl::Status ResizeNearestNeighbor(::tensorflow::XlaOpKernelContext* context,
-                                   ::tensorflow::OpKernel& original);
 
 }  // namespace tripont::tensorflow
 

@@ -1,8 +1,7 @@
-// Windows of images: what TensorFlow's bridge refuses, or computes by products and in short types where
-// the kernels for CPUs and GPUs copy numbers.
+// Windows of images: what TensorFlow's bridge refuses, or computes by products where the kernels for CPUs
+// and GPUs copy numbers.
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -123,21 +122,6 @@ std::vector<int32_t> PlacesOfWindows(int64_t count, int64_t size, int64_t step, 
   return places;
 }
 
-// The pixel that each of `to` pixels is a copy of, among `from`. The floats, and how they are rounded,
-// are those of the kernels for CPUs and GPUs.
-std::vector<int32_t> NearestPixels(int64_t from, int64_t to, bool align_corners, bool half_pixels) {
-  const float scale = align_corners && to > 1
-                          ? static_cast<float>(from - 1) / static_cast<float>(to - 1)
-                          : static_cast<float>(from) / static_cast<float>(to);
-  std::vector<int32_t> pixels;
-  for (int64_t i = 0; i < to; ++i) {
-    const float place = (static_cast<float>(i) + (half_pixels ? 0.5F : 0.0F)) * scale;
-    const auto pixel = static_cast<int64_t>(align_corners ? std::round(place) : std::floor(place));
-    pixels.push_back(static_cast<int32_t>(std::clamp<int64_t>(pixel, 0, from - 1)));
-  }
-  return pixels;
-}
-
 }  // namespace
 
 // The bridge refuses padding that is given in numbers.
@@ -228,32 +212,6 @@ absl::Status ExtractImagePatches(Context* context, tf::OpKernel& original) {
   x = xla::Transpose(x, {0, 1, 3, 2, 4, 5});
   context->SetOutput(
       0, xla::Reshape(x, {batch, counts[1], counts[2], sizes[1] * sizes[2] * channels}));
-  return absl::OkStatus();
-}
-
-// The bridge computes places in the type of the images, of which float16 and bfloat16 are too short,
-// and takes images of integers through float.
-absl::Status ResizeNearestNeighbor(Context* context, tf::OpKernel& original) {
-  const tf::TensorShape shape = context->InputShape(0);
-  if (HasComputedSize(context) || HasComputedConstant(context) || shape.dims() != 4 ||
-      shape.num_elements() == 0) {
-    return AsTheBridge(context, original);
-  }
-  Integers to;
-  TF_RETURN_IF_ERROR(context->ConstantInputAsIntVector(1, &to));
-  if (to.size() != 2 || to[0] < 1 || to[1] < 1) return AsTheBridge(context, original);
-  bool align_corners = false;
-  bool half_pixels = false;
-  const auto& node = context->op_kernel().def();
-  TF_RETURN_IF_ERROR(tf::GetNodeAttr(node, "align_corners", &align_corners));
-  TF_RETURN_IF_ERROR(tf::GetNodeAttr(node, "half_pixel_centers", &half_pixels));
-  xla::XlaOp x = context->Input(0);
-  for (int d = 1; d <= 2; ++d) {
-    const std::vector<int32_t> pixels = NearestPixels(
-        shape.dim_size(d), to[static_cast<size_t>(d) - 1], align_corners, half_pixels);
-    x = xla::TorchIndexSelect(x, xla::ConstantR1<int32_t>(context->builder(), pixels), d, 0);
-  }
-  context->SetOutput(0, x);
   return absl::OkStatus();
 }
 
