@@ -262,7 +262,7 @@ def stacks_of_other_steps() -> Iterator[None]:
 @contextmanager
 def stacks_that_live() -> Iterator[None]:
     """An output of a loop may lie over an input that is read behind the loop."""
-    with _edited(liveness.Liveness.end_stacks, "((old, v), end)", "((old, v), FOREVER)"):
+    with _edited(liveness.Liveness.end_stacks, "((s.input, v), s.end)", "((s.input, v), FOREVER)"):
         yield
 
 

@@ -64,11 +64,11 @@ def _count(first: int, limit: int, step: int, direction: str, bits: int, signed:
     if count < 0:
         return -1
     last = first + count * step  # the comparison is only right if the counter never wraps
-    low, high = _bounds(bits, signed)
+    low, high = bounds(bits, signed)
     return count if low <= last <= high else -1
 
 
-def _bounds(bits: int, signed: bool) -> tuple[int, int]:
+def bounds(bits: int, signed: bool) -> tuple[int, int]:
     """The smallest and the largest integer of so many bits."""
     return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
 
@@ -106,7 +106,7 @@ class Steps:
             return None
         found = self._found(value, links - 1) if value.dtype.is_integer else None
         if found is not None:
-            low, high = _bounds(value.dtype.bits, value.dtype.is_signed)
+            low, high = bounds(value.dtype.bits, value.dtype.is_signed)
             if not all(low <= end <= high for end in self._ends(found)):
                 found = None
         self.known[value] = found

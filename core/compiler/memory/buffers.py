@@ -273,12 +273,11 @@ def _join_what_moves(live: Liveness, sharing: _Sharing) -> None:
     live.wishes.sort(key=lambda w: w[:2])
     for _, _, target_value, operand in live.wishes:
         sharing.join(target_value.group, operand.group)
-    for input_, output in live.stacks:
-        group = output[0].group
-        if all(
-            v.group is group for v in output
-        ):  # it is updated in place: nothing else lies there in between
-            sharing.join(group, input_.group)
+    for stack in live.stacks:
+        # Nothing else lies there in between if the output is updated in place.
+        group = stack.output[0].group
+        if all(v.group is group for v in stack.output):
+            sharing.join(group, stack.input.group)
 
 
 def _pairs(branches: Branches, n: int) -> list[tuple[Value, Value]]:

@@ -106,10 +106,7 @@ class Liveness:
         # (priority, -bytes, new value, old value).
         self.wishes: list[tuple[int, int, Value, Value]] = []
         self.loops: list[Loop] = []
-        # An input of a loop, and what an output is before, in and behind the loop, which may lie over it if all of
-        # that is in one place.
-        self.stacks: list[tuple[Value, list[Value]]] = []
-        self.loop_ends: list[int] = []  # when the loop of each of them ends
+        self.stacks: list[Stack] = []
         self.branches: list[Branches] = []  # inner conditionals before those around them
         self.views: list[Value] = []
         # In-place operands of fusions, of which equal ones have one computation.
@@ -316,17 +313,14 @@ class Liveness:
             reads = (v for r in found.readers for v in values[r] if v is not None)
             written = kept[2].start
             if all((v.start if v.base is None else v.end) < written for v in reads):
-                self.stacks.append((old, kept))
-                self.loop_ends.append(end)
+                self.stacks.append(Stack(old, kept, end))
 
     def end_stacks(self) -> None:
         """Keep those of the outputs whose memory nothing else takes later than their loop: that of another loop would
         have to be copied here first, over the input.
         """
-        found = zip(self.stacks, self.loop_ends, strict=True)
-        own = [(s, end) for s, end in found if s[1][0].end == s[1][1].start]
-        self.touching.update(((old, v), end) for (old, output), end in own for v in output)
-        self.stacks, self.loop_ends = [s for s, _ in own], [end for _, end in own]
+        self.stacks = [s for s in self.stacks if s.output[0].end == s.output[1].start]
+        self.touching.update(((s.input, v), s.end) for s in self.stacks for v in s.output)
 
     def visit_conditional(self, instruction: Instruction) -> None:
         begin = self.tick()
@@ -424,6 +418,17 @@ class Loop:
     following: list[Value]  # the body's results
     results: list[Value]
     body_end: int
+
+
+@dataclass(slots=True)
+class Stack:
+    """An ``input`` of a loop, and what an ``output`` is before, in and behind the loop, which ends at ``end``. The
+    output may lie over the input if all of that is in one place.
+    """
+
+    input: Value
+    output: list[Value]
+    end: int
 
 
 @dataclass(slots=True)

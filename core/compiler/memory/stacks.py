@@ -13,7 +13,7 @@ from typing import Final
 
 from ..ir.hlo import Computation, Instruction, Shape
 from ..ir.patterns import UPDATES
-from ..ir.trip_counts import LONGEST_CHAIN, Line
+from ..ir.trip_counts import LONGEST_CHAIN, Line, bounds
 
 _NAMES: Final = ("bitcast", "reshape", "copy")
 
@@ -156,8 +156,7 @@ class _Rows:
         line = self._found(value, fusion, links - 1)
         if line is None:
             return None
-        bits, signed = value.dtype.bits, value.dtype.is_signed
-        low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+        low, high = bounds(value.dtype.bits, value.dtype.is_signed)
         return line if self._stays_in(line, low, high) else None
 
     def _found(self, value: Instruction, fusion: Instruction | None, links: int) -> Line | None:
