@@ -123,7 +123,7 @@ absl::Status Equality(Context* context, tf::OpKernel& original) {
   bool is_error = true;
   TF_RETURN_IF_ERROR(
       tf::GetNodeAttr(context->op_kernel().def(), "incompatible_shape_error", &is_error));
-  // Of sizes that depend on values only bounds are known, which may differ where the sizes are the same.
+  // The bounds of sizes that depend on values may differ where the sizes are the same.
   if (is_error || HasComputedSize(context)) return AsTheBridge(context, original);
   const tf::TensorShape x = context->InputShape(0);
   const tf::TensorShape y = context->InputShape(1);
