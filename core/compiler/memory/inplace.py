@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from ..ir.hlo import Instruction, Shape
 from ..ir.patterns import UPDATES
@@ -36,6 +36,8 @@ def in_place_operands(instruction: Instruction) -> list[tuple[int, ...]]:
         kind = instruction.attributes["kind"]
         if kind in ("loop", "reduce", "row", "transpose"):
             return _fusion_in_place(instruction)
+        if kind == "packed-dot":
+            return _fusion_in_place(instruction) if _writes_once(instruction) else [()]
         if kind in UPDATES:
             (body,) = instruction.called
             target = body.root.operands[0]
@@ -43,6 +45,8 @@ def in_place_operands(instruction: Instruction) -> list[tuple[int, ...]]:
         if kind == "while":
             updated = dict(instruction.attributes["in_place"])
             return [(updated[n],) if n in updated else () for n in range(count)]
+    elif opcode == "packed-dot":
+        return [(2,)] if _adds(instruction, 2) and _writes_once(instruction) else [()]
     elif opcode == "fft-pass":
         return [(0,)] if _transforms_in_place(instruction) else [()]
     elif opcode == "dynamic-update-slice":
@@ -99,6 +103,19 @@ def _transforms_in_place(fft: Instruction) -> bool:
     return bool(same and config["sizes"][-1] % config["lanes"] == 0)
 
 
+def _writes_once(product: Instruction) -> bool:
+    """Whether no tile of a "packed-dot", or of a fusion of one, writes what another has written: it would read an
+    operand that is overwritten. The last tiles are moved back to end with the result, but tiles of vectors leave out
+    rows that the tile before has written (:mod:`...codegen.kernels.product_writes`).
+    """
+    if product.opcode == "fusion":
+        (body,) = product.called
+        product = next(i for i in body.instructions if i.opcode == "packed-dot")
+    config: dict[str, Any] = product.attributes["config"]
+    rows_once = not config["form"].is_matrix or config["m"] % config["rows"] == 0
+    return rows_once and not config["n"] % config["width"]
+
+
 def without_bitcasts(value: Instruction) -> Instruction:
     """What has the memory of ``value`` under its own name."""
     while value.opcode == "bitcast":
@@ -112,13 +129,13 @@ _FULL, _ROWS, _ELSEWHERE = 1, 2, 4
 
 
 def _fusion_in_place(fusion: Instruction) -> list[tuple[int, ...]]:
-    """Operands that a loop, reduce, row or transpose fusion reads at the index it writes and nowhere
-    else.
+    """Operands that a loop, reduce, row, transpose or packed product's fusion reads at the index it writes and
+    nowhere else.
 
     These kernels compute all results of an index before they store any. A transpose kernel reads
     what it moves a tile ahead, and everything else as a loop does. A row kernel stores a row after
     all its reductions; a reduce kernel stores a reduced value after all that belongs to it, and
-    reads every element of the whole space once.
+    reads every element of the whole space once. A packed product adds its third operand before it stores a tile.
     """
     (body,) = fusion.called
     reduce = next((i for i in body.instructions if i.opcode == "reduce"), None)
@@ -140,7 +157,7 @@ def _fusion_in_place(fusion: Instruction) -> list[tuple[int, ...]]:
                 at = where
             elif i.opcode == "reduce":
                 at = _FULL if position < len(i.operands) // 2 else _ELSEWHERE
-            elif OPS[i.opcode].elementwise and operand.dims == i.dims:
+            elif _adds(i, position) or (OPS[i.opcode].elementwise and operand.dims == i.dims):
                 at = where
             elif (
                 i.opcode == "broadcast"
@@ -164,6 +181,15 @@ def _fusion_in_place(fusion: Instruction) -> list[tuple[int, ...]]:
             )
         )
     return result
+
+
+def _adds(i: Instruction, position: int) -> bool:
+    """Whether ``i`` is a packed product that adds the operand at ``position`` to its sums, at its own index."""
+    return (
+        i.opcode == "packed-dot"
+        and position == 2
+        and i.attributes["config"].get("epilogue") == "add"
+    )
 
 
 def _is_prefix(i: Instruction, operand: Instruction, rows: tuple[int, ...] | None) -> bool:

@@ -52,25 +52,36 @@ class ProductWrites(ProductTiles):
         b, form = self.b, self.form
         start = self.place(tile)
         base = b.gep(self.type, self.frame.results[0].pointer, start)
-        finished: list[Value] = []
         first = b.mul(tile.number, i64(self.rows))
         epilogue = self.epilogue_of(start, tile.left)
-        for n, value in enumerate(totals):
+
+        def finish(n: int) -> Value:
             r, v = divmod(n, self.vectors)
+            value = totals[n]
             if self.sums is not None:
                 place = b.gep("i32", self.sums, b.add(first, i64(r)))
                 value = b.add(value, b.splat(b.load("i32", place, 4), form.lanes))
-            value = epilogue(value, i64(r), v)
-            if self.roots:
-                finished.append(value)
-            else:
+            return epilogue(value, i64(r), v)
+
+        def store_rows(start: int, stop: int) -> None:
+            for n in range(start * self.vectors, stop * self.vectors):
+                r, v = divmod(n, self.vectors)
+                value = finish(n)
                 offset = i64(r * self.result_row + v * form.lanes)
                 b.store(value, b.gep(self.type, base, offset), self.size)
-        if finished:
+
+        if self.roots:
             assert self.finished is not None
-            for n, value in enumerate(finished):
-                b.store(value, self.part(self.finished, n), form.lanes * self.size)
+            for n in range(len(totals)):
+                b.store(finish(n), self.part(self.finished, n), form.lanes * self.size)
             self.write_roots(tile, self.finished)
+            return
+        shared = -self.m % self.rows if self.epilogue == "add" else 0
+        if shared:
+            # The result may lie over the operand that is added, to whose rows the tile before has added already.
+            with b.only_if(b.icmp("slt", tile.top, i64(self.m - self.rows)), "shared", "own"):
+                store_rows(0, shared)
+        store_rows(shared, self.rows)
 
     def epilogue_of(self, start: Value, left: Value) -> Epilogue:
         """What a tile whose first element is ``start`` of the result, in column ``left``, applies to its sums."""
@@ -101,9 +112,14 @@ class ProductWrites(ProductTiles):
 
     def write_roots(self, tile: PlacedTile, sums: Value, epilogue: Epilogue | None = None) -> None:
         """Write what is computed from the sums of ``tile`` (at ``sums``, row by row, without ``epilogue`` where that is
-        given), a row at a time: long code is there once for each vector.
+        given), a row at a time: long code is there once for each vector. Rows that the tile before has written are left
+        out, as the result may lie over an operand (:mod:`...memory.inplace`).
         """
-        with self.b.loop(i64(0), i64(self.rows)) as r:
+        first = i64(0)
+        if self.m % self.rows:
+            number = self.b.add(self.first_tile, tile.number)
+            first = self.b.sub(self.b.mul(number, i64(self.rows)), tile.top)
+        with self.b.loop(first, i64(self.rows)) as r:
             self.write_row_of_roots(tile, sums, r, epilogue)
 
     def write_row_of_roots(

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 import pytest
+from tripont.core.compiler import pipeline
+from tripont.core.compiler.formats.artifact import ALLOCATION_RESULT as RESULT
+from tripont.core.compiler.ir import hlo
+from tripont.core.compiler.ir.dtypes import F32
+from tripont.core.compiler.ir.hlo import Instruction
 from tripont.core.compiler.memory import buffers
 from tripont.core.compiler.memory.inplace import in_place_operands
+from tripont.core.compiler.observe.dump import Dump
+from tripont.core.compiler.targets.host import for_cpu
 
+from tests.core.compiler.builders import module, number, op
 from tests.core.compiler.codegen.kernels import test_fft as transforms
+from tests.core.compiler.codegen.kernels.test_packed_dot import product, random
+from tests.core.compiler.test_native import NativeSimulation
 
 
 @pytest.mark.parametrize("kind", ["FFT", "IFFT", "RFFT", "IRFFT"])
@@ -64,3 +78,63 @@ def test_rows_of_prime_length_are_written_over(rows: int, in_place: bool) -> Non
     )
     assert "pass" in one.attributes["config"]
     assert in_place_operands(one) == [(0,) if in_place else ()]
+
+
+def scaled_sum(c: Instruction, w: Instruction) -> Instruction:
+    """The product adds the operand itself."""
+    return op("subtract", w, op("multiply", number(0.125, *c.dims), c))
+
+
+def momentum(c: Instruction, w: Instruction) -> Instruction:
+    """A fusion behind the product reads the operand twice."""
+    return op("subtract", op("multiply", w, w), op("maximum", c, w))
+
+
+@pytest.mark.parametrize("update", [scaled_sum, momentum])
+@pytest.mark.parametrize("batch", [0, 3])
+@pytest.mark.parametrize(("k", "pieces"), [(64, "one"), (5000, "several")])
+@pytest.mark.parametrize("level", ["x86-64-v2", "x86-64-v3", "host"])
+def test_products_are_written_over_what_they_are_added_to(
+    update: Callable[[Instruction, Instruction], Instruction],
+    batch: int,
+    k: int,
+    pieces: str,
+    level: str,
+) -> None:
+    """As weights are updated by gradients, where the last tiles have rows of others too: 67 is a prime number."""
+    made = product((F32, F32), F32, 67, 192, k, batch=batch)
+    w = hlo.parameter(2, made.shape)
+    parameters = [*made.operands, w]
+    values = [random(p.dtype, p.dims, i) for i, p in enumerate(parameters)]
+    got = []
+    for aliases in ((), ((0, 2, False),)):
+        before = module(parameters, update(made, w), input_output_aliases=aliases)
+        after = pipeline.run(before, for_cpu(level, False), Dump())
+        assert after.entry.results[0].opcode in ("packed-dot", "fusion")
+        (config,) = filter(None, map(config_of, after.entry.instructions))
+        assert 67 % config["rows"]
+        assert 192 % config["width"] == 0
+        found = buffers.assign(after)
+        assert [a.aliased_parameter for a in found.allocations if a.kind == RESULT] == (
+            [2] if aliases else [-1]
+        )
+        assert not any(found.moves.values())
+        got += NativeSimulation(after, level).run([v.copy() for v in values])
+    np.testing.assert_array_equal(*got)
+
+
+def config_of(i: Instruction) -> dict[str, Any] | None:
+    """The configuration of a packed product, or of that in a fusion."""
+    if i.opcode == "fusion":
+        return next(filter(None, map(config_of, i.called[0].instructions)), None)
+    return i.attributes["config"] if i.opcode == "packed-dot" else None
+
+
+def test_products_whose_tiles_share_columns_are_not_written_over_operands() -> None:
+    made = product((F32, F32), F32, 87, 90, 83)
+    w = hlo.parameter(2, made.shape)
+    before = module([*made.operands, w], momentum(made, w), input_output_aliases=((0, 2, False),))
+    after = pipeline.run(before, for_cpu("x86-64-v3", False), Dump())
+    (made,) = after.entry.results
+    assert config_of(made)
+    assert in_place_operands(made) == [()]
