@@ -44,8 +44,6 @@ REASONS: Final[dict[str, str]] = {
     "product_s8_1024": "the kernel multiplies at the limit; packing an operand takes 1 to 2 %",
     "rfft2_256": _MKL,
     "rfft2_360": _MKL,
-    "segment_sum_rows": "threads share out the rows of the result, and each reads most of others' updates too: "
-    "two passes over half of them take nearly twice the time of one over all",
     "svd_400": "the bidiagonal form and its divide and conquer are OpenBLAS's; the best rival calls oneMKL's",
     "triangular_solve_1000_1": "the matrix is read once: part of the difference is JAX's dispatch, the rest was not "
     "profiled",
@@ -72,6 +70,5 @@ MEMORY_REASONS: Final[dict[str, str]] = {
     "product_s8_1024": _PACKED,
     "rfft2_360": _HUGE,
     "rfft_f64_1000": _HUGE,
-    "segment_sum_rows": "the rows are summed in two tables, one for each half of them",
     "svd_400": "LAPACK's workspace of the bidiagonal form, and the singular vectors of it beside the real ones",
 }

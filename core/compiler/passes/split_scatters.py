@@ -3,8 +3,9 @@ fewer terms.
 
 Elements are cut into many parts. Rows have a kernel whose threads share out the rows of the result
 (``codegen/kernels/scatter_rows.py``): each thread reads the updates of its own rows and skips the others, which the
-memory brings nevertheless. Where the updates stream by they are cut into two halves: so two threads read what is
-theirs from end to end, and more threads skip half as much.
+memory brings nevertheless. Where the updates stream by, the kernel shares out columns first if rows have halves of
+whole lines. The updates of other rows are cut into two halves: so two threads read what is theirs from end to end, and
+more threads skip half as much.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from ..codegen.kernels.scatter_rows import has_halves
 from ..ir import dtypes
 from ..ir.hlo import Instruction, Module, ScatterDimensionNumbers, Shape, constant
 from ..ir.moves import pad_dimension
@@ -48,12 +50,13 @@ def split_scatters(module: Module, target: Target) -> Module:
     if not module.has("scatter"):
         return module
     threads = target.costs.threads
+    line = target.costs.memory.line
     has_rows = target.costs.memory.places > 0  # a kernel that shares out rows
 
     def rule(i: Instruction) -> Instruction | None:
         if scatters_elements(i):
             return _split(i, threads)
-        return _split_rows(i, threads) if has_rows else None
+        return _split_rows(i, threads, line) if has_rows else None
 
     return sweep_module(module, rule, repeat=False)
 
@@ -109,12 +112,12 @@ def _split(i: Instruction, threads: Threads) -> Instruction | None:
     return _joined(i, scattered, opcode, neutral)
 
 
-def _split_rows(i: Instruction, threads: Threads) -> Instruction | None:
+def _split_rows(i: Instruction, threads: Threads, line: int) -> Instruction | None:
     """A scatter of rows whose updates stream by: the second half of them go to a table of their own, behind that of the
     first.
     """
     # Rows in the order of memory are shared out as pieces of the updates.
-    if not scatters_rows(i) or i.attributes["indices_are_sorted"]:
+    if not scatters_rows(i) or i.attributes["indices_are_sorted"] or has_halves(i, line):
         return None
     operand, indices, updates = i.operands
     few = threads.scatter_each * _HALVES * operand.elements

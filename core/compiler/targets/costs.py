@@ -169,6 +169,7 @@ class Memory:
         int, "bytes", "up to which the next columns are fetched, not the next elements of these"
     ]
     rows_ahead: Annotated[int, "rows", "how far ahead rows are fetched"]
+    updates_ahead: Annotated[int, "bytes", "how far ahead updates of a scatter are that stream by"]
     groups_ahead: Annotated[
         int, "groups", "of a sum: how far ahead a product's rows are fetched; 0: they are not"
     ]

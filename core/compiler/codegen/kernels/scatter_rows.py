@@ -4,7 +4,8 @@ Places and updates are computed on the way: an update's place first, as a number
 is to be changed. Updates that meet in one row are applied in their order, whoever applies them, because units of work
 share out the rows of the result and not the updates: each goes through all places and skips those of others' rows.
 (Neighbouring units are one such walk.) Where the result has few rows, long ones are cut into blocks of columns, for
-many threads.
+many threads. Where the updates stream by, memory brings those of others' rows nevertheless: so rows of whole lines are
+cut into halves, of which two threads read one each, and a thread that has both halves goes through whole rows.
 
 The result holds the input when the kernel starts, as for every scatter (:mod:`.scatter`).
 """
@@ -28,6 +29,9 @@ from .emit import EmittedKernel, Frame
 _BLOCKS = (8, 4, 2)
 _VECTORS = 4
 _FEW_ROWS = 64
+# Blocks of columns of rows that stream by. Each has pairs of lines: processors bring a line with its neighbour.
+_HALVES = 2
+_LINES = 2
 # Vectors of a row that are written out one by one.
 _UNROLLED = 8
 # Walks through all places: at least and at most so many are worth it, if there is work for several threads.
@@ -63,8 +67,14 @@ class ScatterRows:
         self.places, self.slots = (self.stack(self.room + lanes) for _ in range(2))
         self.blocks = 1
         self.gathers = [i for i in frame.computation.instructions[:-1] if _gathers_rows(i)]
+        memory_costs = target.costs.memory
         walks = target.costs.threads.scatter_walks
-        if self.rows < _FEW_ROWS and not (self.streams() and self.rows >= walks):
+        self.halves = (
+            self.streams() and has_halves(root, memory_costs.line) and _HALVES * self.rows >= walks
+        )
+        if self.halves:
+            self.blocks = _HALVES
+        elif self.rows < _FEW_ROWS and not (self.streams() and self.rows >= walks):
             part = _VECTORS * self.lanes
             self.blocks = next((b for b in _BLOCKS if self.row[-1] % (b * part) == 0), 1)
         # Updates that stream by are asked for ahead, with their rows of the result, unless several share a line.
@@ -72,9 +82,10 @@ class ScatterRows:
         row = math.prod(self.row) * self.result.shape.dtype.size
         self.fetches = (
             self.updates.opcode == "parameter"
-            and self.updates.shape.bytes >= target.costs.memory.streamed  # type: ignore[union-attr]
-            and row >= 2 * target.costs.memory.line
+            and self.updates.shape.bytes >= memory_costs.streamed  # type: ignore[union-attr]
+            and row >= 2 * memory_costs.line
         )
+        self.row_size = row
 
     def stack(self, length: int) -> Array:
         shape = hlo.Shape(self.place, (length,))
@@ -86,18 +97,32 @@ class ScatterRows:
             return frame.finish(0, 0.0)
         if self.blocks == 1:
             self.walk(frame.begin, frame.end, ZERO)
-        else:  # units of the first block of columns, then of the second
-            rows = i64(self.rows)
-            first = b.binary("udiv", frame.begin, rows)
-            last = b.binary("udiv", b.add(frame.end, i64(self.rows - 1)), rows)
-            g.note(first, last)
-            with g.loop(first, last) as (block, _, _):
-                before = b.mul(block, rows)
-                begin = b.intrinsic("smax", [b.sub(frame.begin, before), i64(0)])
-                end = b.intrinsic("smin", [b.sub(frame.end, before), rows])
-                g.note(before, begin, end)
-                self.walk(begin, end, Coordinate(block, high=self.blocks - 1))
+        elif self.halves:
+            units = b.sub(frame.end, frame.begin)
+            has_all = b.icmp("eq", units, i64(self.rows * self.blocks))
+            g.either(has_all, self.walk_whole_rows, self.walk_blocks)
+        else:
+            self.walk_blocks()
         return self.finish()
+
+    def walk_whole_rows(self) -> None:
+        blocks, self.blocks = self.blocks, 1
+        self.walk(i64(0), i64(self.rows), ZERO)
+        self.blocks = blocks
+
+    def walk_blocks(self) -> None:
+        """Units of the first block of columns, then of the second."""
+        g, b, frame = self.g, self.frame.builder, self.frame
+        rows = i64(self.rows)
+        first = b.binary("udiv", frame.begin, rows)
+        last = b.binary("udiv", b.add(frame.end, i64(self.rows - 1)), rows)
+        g.note(first, last)
+        with g.loop(first, last) as (block, _, _):
+            before = b.mul(block, rows)
+            begin = b.intrinsic("smax", [b.sub(frame.begin, before), i64(0)])
+            end = b.intrinsic("smin", [b.sub(frame.end, before), rows])
+            g.note(before, begin, end)
+            self.walk(begin, end, Coordinate(block, high=self.blocks - 1))
 
     def finish(self) -> EmittedKernel:
         frame, target = self.frame, self.frame.target
@@ -117,8 +142,9 @@ class ScatterRows:
         return frame.finish(units, cost, -(-units // walks))
 
     def streams(self) -> bool:
-        """Whether many updates of each row stream by, so that a walk's own ones take as long to read as all of them
-        (``passes/split_scatters.py``, which gives each half of the walks a half of the updates).
+        """Whether many updates of each row stream by, so that a walk's own ones take as long to read as all of them.
+        Each half of the walks has a half of the columns or, where rows have no such halves, of the updates
+        (``passes/split_scatters.py``).
         """
         threads = self.frame.target.costs.threads
         many = self.updates.elements >= threads.scatter_each * self.result.shape.elements
@@ -180,12 +206,20 @@ class ScatterRows:
         last = g.sub(found, i64(1))
         with g.loop(i64(0), found) as (n, _, _):
             if self.fetches and fetches:
-                ahead = i64(self.frame.target.costs.memory.rows_ahead)
-                later = g.builder.intrinsic("smin", [g.add(n, ahead), last])
+                later = g.builder.intrinsic("smin", [g.add(n, i64(self.ahead())), last])
                 c, place = self.listed(later, start)
                 self.fetch((*at, c), place, block)
             c, place = self.listed(n, start)
             self.apply((*at, c), place, block)
+
+    def ahead(self) -> int:
+        """How many updates ahead one is fetched."""
+        memory_costs = self.frame.target.costs.memory
+        if not self.streams():
+            return memory_costs.rows_ahead
+        return max(
+            memory_costs.rows_ahead, memory_costs.updates_ahead // (self.row_size // self.blocks)
+        )
 
     def listed(self, n: Value, start: Value) -> tuple[Coordinate, Coordinate]:
         """The position and the place of the ``n``-th update of a block that is ours."""
@@ -310,6 +344,11 @@ class ScatterRows:
         g.nest(outer, run)
 
 
+def has_halves(scatter: hlo.Instruction, line: int) -> bool:
+    """Whether the rows of a scatter of rows are cut into halves of whole pairs of lines where its updates stream by."""
+    return scatter.dims[-1] * scatter.dtype.size % (_HALVES * _LINES * line) == 0
+
+
 def _gathers_rows(i: hlo.Instruction) -> bool:
     """Whether a vector of a gather's result is a run of its operand: a row is one element in the price of a gather."""
     return (
@@ -319,4 +358,4 @@ def _gathers_rows(i: hlo.Instruction) -> bool:
     )
 
 
-__all__ = ["ScatterRows"]
+__all__ = ["ScatterRows", "has_halves"]

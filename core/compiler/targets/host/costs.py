@@ -57,6 +57,7 @@ _MEASURED: Final = MappingProxyType(
         "memory.streamed_run": "python -m benchmarks.fused_products rows",
         "memory.streamed_made": "python -m benchmarks.fused_products rows",
         "memory.bytes_ahead": "python -m benchmarks.fused_products rows",
+        "memory.updates_ahead": "python -m benchmarks.scatter segment",
         "memory.columns_ahead": "python -m benchmarks.fused_products rows",
         "memory.merged_sums": "python -m benchmarks.fused_products rows",
         "memory.requests": "python -m benchmarks.products",
@@ -178,6 +179,7 @@ _HOST: Final = Costs(
         bytes_ahead=1024,
         columns_ahead=1 << 16,
         rows_ahead=8,
+        updates_ahead=1 << 13,
         groups_ahead=0,
     ),
     fusion=Fusion(

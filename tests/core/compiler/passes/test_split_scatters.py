@@ -164,6 +164,13 @@ def test_gathered_rows_are_left_alone() -> None:
         assert (split_scatters(given, TARGET) is not given) == splits
 
 
+def test_rows_of_whole_lines_have_one_table() -> None:
+    """Threads share out their columns: a second table would take memory."""
+    for columns, splits in ((64, False), (128, False), (60, True), (32, True)):
+        before = scatter((4, columns), (640, columns), dtype=F32, numbers=ROWS, indices=(640, 1))
+        assert (split_scatters(before, TARGET) is not before) == splits
+
+
 def test_devices_whose_kernels_share_out_no_rows_have_one_table() -> None:
     before = OF_ROWS["sums"]
     target = priced(threads={"scatter_streamed": 1 << 10}, memory={"places": 0})

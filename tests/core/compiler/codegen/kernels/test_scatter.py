@@ -235,21 +235,45 @@ def test_few_units_of_streamed_rows_are_worth_a_thread() -> None:
 @pytest.mark.parametrize(("threads", "walks"), [(1, 2), (2, 2), (3, 2), (4, 4), (16, 10)])
 def test_streamed_rows_are_walked_through_once_a_thread(threads: int, walks: int) -> None:
     """A walk's own rows take as long to read as all of them: walks are as few as threads, or as are worth it, and none
-    goes through a part of each half of the result (``passes/split_scatters.py``).
+    goes through a part of each half of the columns or, where rows have no halves of whole lines, of the result
+    (``passes/split_scatters.py``).
     """
     numbers = Numbers((1,), (0,), (0,), 1)
-    i = scatter((20_000, 64), (400_000, 1), (400_000, 64), numbers)
-    emitted = Kernel(i, for_cpu("znver4", threads=threads)).emitted
-    assert emitted.grain == 20_000 // walks
+    for columns, halves in ((64, 2), (60, 1)):
+        i = scatter((20_000, columns), (400_000, 1), (400_000, columns), numbers)
+        emitted = Kernel(i, for_cpu("znver4", threads=threads)).emitted
+        assert emitted.work_count == 20_000 * halves
+        assert emitted.grain == 20_000 * halves // walks
 
 
-def test_long_rows_that_stream_by_are_whole() -> None:
-    """Blocks of columns would each read the lines of all updates."""
+def test_long_rows_that_stream_by_are_in_halves() -> None:
+    """More blocks of columns are for results of fewer rows than there are threads."""
     numbers = Numbers((1,), (0,), (0,), 1)
-    for rows, blocks in ((1, 8), (2, 1), (20, 1)):
+    for rows, threads, blocks in ((1, 2, 2), (1, 4, 8), (20, 2, 2), (20, 16, 2)):
         i = scatter((rows, 1024), (4_000, 1), (4_000, 1024), numbers)
-        emitted = Kernel(i, for_cpu("x86-64-v3", threads=2)).emitted
+        emitted = Kernel(i, for_cpu("x86-64-v3", threads=threads)).emitted
         assert emitted.work_count == rows * blocks
+
+
+@pytest.mark.parametrize("cpu", ["x86-64-v2", "x86-64-v3", "host"])
+@pytest.mark.parametrize("cuts", [[], [5], [3], [2, 6, 9]], ids=str)
+def test_halves_of_rows_have_the_sums_of_whole_rows(cpu: str, cuts: list[int]) -> None:
+    """Whoever adds the updates of an element adds them in their order."""
+    random = np.random.default_rng(1)
+    i = scatter((5, 64), (17_001, 1), (17_001, 64), Numbers((1,), (0,), (0,), 1))
+    kernel = Kernel(i, for_cpu(cpu, threads=2))
+    assert kernel.emitted.work_count == 10
+    arrays = [aligned(o.dims, o.dtype.numpy) for o in i.operands]
+    places = random.integers(-1, 6, (17_001, 1))
+    arrays[0][...], arrays[1][...] = random.random((5, 64)), places
+    arrays[2][...] = random.random((17_001, 64))
+    expected = arrays[0].copy()
+    for row in range(5):
+        terms = arrays[2][places[:, 0] == row]
+        expected[row] = np.cumsum(np.vstack([expected[row : row + 1], terms]), axis=0)[-1]
+    result = arrays[0].copy()
+    kernel.call([*arrays, result], cuts)
+    np.testing.assert_array_equal(result, expected)
 
 
 def test_rows_that_do_not_stream_by_are_cut_by_their_work() -> None:
