@@ -75,41 +75,48 @@ def bounds(bits: int, signed: bool) -> tuple[int, int]:
 
 # An integer that is first + t * slope in step t: (first, slope).
 Line = tuple[int, int]
+# The fusions that an instruction lies in, the outermost first; none if it is one of the loop's body itself.
+Around = tuple[Instruction, ...]
+# These have the values of their operand.
+_NAMES: Final = ("bitcast", "reshape", "copy", "convert")
 
 
 class Steps:
-    """The scalar integers in the body of a ``while`` that are lines: that grow by the same number with each of its
-    ``count`` steps. One that leaves the range of its dtype in a step is not a line.
+    """The single integers in the body of a ``while``, and in its fusions, that are lines: that grow by the same number
+    with each of its ``count`` steps. One that leaves the range of its dtype in a step is not a line.
     """
 
     def __init__(self, loop: Instruction, count: int) -> None:
         self.loop, self.count = loop, count
-        self.known: dict[Instruction, Line | None] = {}
+        self.known: dict[tuple[Instruction, Around], Line | None] = {}
 
-    def line(self, value: Instruction) -> Line | None:
-        """The line that an instruction of the body is, if it is one that is plain to see."""
-        return self._line(value, LONGEST_CHAIN)
+    def line(self, value: Instruction, around: Around = ()) -> Line | None:
+        """The line that ``value`` is, if it is one that is plain to see."""
+        return self._line(value, around, LONGEST_CHAIN)
 
-    def stays_in(self, value: Instruction, low: int, high: int) -> bool:
-        """Whether an instruction is a line of numbers from ``low`` to ``high``."""
-        line = self.line(value)
+    def stays_in(self, value: Instruction, low: int, high: int, around: Around = ()) -> bool:
+        """Whether ``value`` is a line of numbers from ``low`` to ``high``."""
+        line = self.line(value, around)
         return line is not None and all(low <= end <= high for end in self._ends(line))
 
     def chosen(self, select: Instruction) -> Instruction | None:
-        """What a select gives in all steps, if its predicate compares two lines, always with the same result."""
-        return self._chosen(select, LONGEST_CHAIN)
+        """What a select of the body gives in all steps, if its predicate compares two lines, always with the same
+        result.
+        """
+        return self._chosen(select, (), LONGEST_CHAIN)
 
-    def _line(self, value: Instruction, links: int) -> Line | None:
-        if value in self.known:
-            return self.known[value]
-        if not links or not isinstance(value.shape, Shape) or value.dims:
+    def _line(self, value: Instruction, around: Around, links: int) -> Line | None:
+        key = value, around
+        if key in self.known:
+            return self.known[key]
+        if not links or not isinstance(value.shape, Shape) or value.elements != 1:
             return None
-        found = self._found(value, links - 1) if value.dtype.is_integer else None
+        found = self._found(value, around, links - 1) if value.dtype.is_integer else None
         if found is not None:
             low, high = bounds(value.dtype.bits, value.dtype.is_signed)
             if not all(low <= end <= high for end in self._ends(found)):
                 found = None
-        self.known[value] = found
+        self.known[key] = found
         return found
 
     def _ends(self, line: Line) -> Line:
@@ -117,22 +124,28 @@ class Steps:
         first, slope = line
         return first, first + slope * (self.count - 1)
 
-    def _found(self, value: Instruction, links: int) -> Line | None:
+    def _found(self, value: Instruction, around: Around, links: int) -> Line | None:
         opcode = value.opcode
         if opcode == "constant":
-            return int(value.attributes["literal"][()]), 0
+            return _number(value), 0
         if opcode == "parameter":
-            return self._state(value)
+            if not around:
+                return self._state(value)
+            *outer, fusion = around
+            return self._line(fusion.operands[value.attributes["index"]], tuple(outer), links)
+        inside, fusions = _inside(value)
+        if fusions:
+            return self._line(inside, around + fusions, links)
         if opcode == "select":
-            chosen = self._chosen(value, links)
-            return None if chosen is None else self._line(chosen, links)
-        if opcode not in ("add", "subtract", "multiply", "negate", "convert"):
+            chosen = self._chosen(value, around, links)
+            return None if chosen is None else self._line(chosen, around, links)
+        if opcode not in ("add", "subtract", "multiply", "negate", *_NAMES):
             return None
-        lines = [self._line(o, links) for o in value.operands]
+        lines = [self._line(o, around, links) for o in value.operands]
         known = [line for line in lines if line is not None]
         if len(known) < len(lines):
             return None
-        if opcode == "convert":
+        if opcode in _NAMES:
             return known[0]
         if opcode == "negate":
             first, slope = known[0]
@@ -150,24 +163,24 @@ class Steps:
         start, following = self.loop.operands[n], self.loop.called[1].results[n]
         if start.opcode != "constant":
             return None
-        first = int(start.attributes["literal"][()])
         if following is p:
-            return first, 0
-        if following.opcode not in ("add", "subtract"):
+            return _number(start), 0
+        inside, fusions = _inside(following)
+        if inside.opcode not in ("add", "subtract"):
             return None
-        x, y = following.operands
-        if y is p and following.opcode == "add":
+        x, y = (_outside(o, fusions) for o in inside.operands)
+        if y is p and inside.opcode == "add":
             x, y = y, x
         if x is not p or y.opcode != "constant":
             return None
-        by = int(y.attributes["literal"][()])
-        return first, -by if following.opcode == "subtract" else by
+        by = _number(y)
+        return _number(start), -by if inside.opcode == "subtract" else by
 
-    def _chosen(self, select: Instruction, links: int) -> Instruction | None:
+    def _chosen(self, select: Instruction, around: Around, links: int) -> Instruction | None:
         predicate, yes, no = select.operands
         if predicate.opcode != "compare":
             return None
-        lines = [self._line(o, links) for o in predicate.operands]
+        lines = [self._line(o, around, links) for o in predicate.operands]
         if lines[0] is None or lines[1] is None:
             return None
         (a, by_a), (b, by_b) = lines[0], lines[1]
@@ -179,3 +192,26 @@ class Steps:
         if ends[0] != ends[1]:
             return None
         return yes if ends[0] else no
+
+
+def _number(value: Instruction) -> int:
+    """The integer that a constant of one element is."""
+    return int(value.attributes["literal"].item())
+
+
+def _inside(value: Instruction) -> tuple[Instruction, Around]:
+    """What computes a result of a fusion, and the fusion; else ``value`` itself."""
+    fusion, number = value, 0
+    if value.opcode == "get-tuple-element":
+        fusion, number = value.operands[0], value.attributes["index"]
+    if fusion.opcode != "fusion":
+        return value, ()
+    return fusion.called[0].results[number], (fusion,)
+
+
+def _outside(value: Instruction, around: Around) -> Instruction:
+    """The operand of a fusion that ``value`` in it is; else ``value`` itself."""
+    if not around or value.opcode != "parameter":
+        return value
+    operand: Instruction = around[-1].operands[value.attributes["index"]]
+    return operand

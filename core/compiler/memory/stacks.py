@@ -9,13 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
-from ..ir.hlo import Computation, Instruction, Shape
+from ..ir.hlo import Instruction
 from ..ir.patterns import UPDATES
-from ..ir.trip_counts import LONGEST_CHAIN, Line, bounds
-
-_NAMES: Final = ("bitcast", "reshape", "copy")
+from ..ir.trip_counts import Line, Steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +43,7 @@ def stacks_of(loop: Instruction) -> list[Stacks]:
     ]
     if not written:
         return []
-    rows = _Rows(loop, count)
+    rows = _Rows(Steps(loop, count))
     tested = condition.users()
     users = body.users()
     inputs = []
@@ -76,10 +73,10 @@ def _are_alike(p: Instruction, q: Instruction) -> bool:
 
 
 class _Rows:
-    """Which rows the steps of a loop of ``count`` steps read and write: first + t * slope in step t."""
+    """Which rows the steps of a loop read and write: first + t * slope in step t."""
 
-    def __init__(self, loop: Instruction, count: int) -> None:
-        self.loop, self.count = loop, count
+    def __init__(self, steps: Steps) -> None:
+        self.steps = steps
 
     def read(self, p: Instruction, readers: tuple[Instruction, ...]) -> Line | None:
         """The line of the rows of state ``p`` that all ``readers`` read, each one row; None if there is none."""
@@ -138,86 +135,8 @@ class _Rows:
         """The line of one whole row of ``p``, another one in each step, none of them beyond its ends."""
         if not p.dims or dims != (1, *p.dims[1:]):
             return None
-        line = self._line(starts[0], fusion, LONGEST_CHAIN)
-        if line is None or (not line[1] and self.count > 1):
+        around = () if fusion is None else (fusion,)
+        line = self.steps.line(starts[0], around)
+        if line is None or (not line[1] and self.steps.count > 1):
             return None
-        return line if self._stays_in(line, 0, p.dims[0] - 1) else None
-
-    def _stays_in(self, line: Line, low: int, high: int) -> bool:
-        first, slope = line
-        return all(low <= end <= high for end in (first, first + slope * (self.count - 1)))
-
-    def _line(self, value: Instruction, fusion: Instruction | None, links: int) -> Line | None:
-        """The line that ``value`` is, an integer of the body or, in it, of the computation of ``fusion``."""
-        if not links or not isinstance(value.shape, Shape) or value.elements != 1:
-            return None
-        if not value.dtype.is_integer:
-            return None
-        line = self._found(value, fusion, links - 1)
-        if line is None:
-            return None
-        low, high = bounds(value.dtype.bits, value.dtype.is_signed)
-        return line if self._stays_in(line, low, high) else None
-
-    def _found(self, value: Instruction, fusion: Instruction | None, links: int) -> Line | None:
-        opcode = value.opcode
-        if opcode == "constant":
-            return int(value.attributes["literal"].item()), 0
-        if opcode == "parameter":
-            index = value.attributes["index"]
-            if fusion is None:
-                return self._state(index)
-            return self._line(fusion.operands[index], None, links)
-        inside, around = _inside(value)
-        if around is not None:
-            return self._line(inside, around, links)
-        if opcode in _NAMES or opcode == "convert":
-            return self._line(value.operands[0], fusion, links)
-        if opcode not in ("add", "subtract"):
-            return None
-        a, b = (self._line(o, fusion, links) for o in value.operands)
-        if a is None or b is None:
-            return None
-        sign = 1 if opcode == "add" else -1
-        return a[0] + sign * b[0], a[1] + sign * b[1]
-
-    def _state(self, n: int) -> Line | None:
-        """A state that begins at a constant, and is advanced by a constant."""
-        start, following = self.loop.operands[n], self.loop.called[1].results[n]
-        if start.opcode != "constant" or start.elements != 1:
-            return None
-        by = _advance(following, self.loop.called[1], n)
-        return None if by is None else (int(start.attributes["literal"].item()), by)
-
-
-def _inside(value: Instruction) -> tuple[Instruction, Instruction | None]:
-    """What computes a result of a fusion, and the fusion; else ``value`` and None."""
-    fusion, number = value, 0
-    if value.opcode == "get-tuple-element":
-        fusion, number = value.operands[0], value.attributes["index"]
-    if fusion.opcode != "fusion":
-        return value, None
-    return fusion.called[0].results[number], fusion
-
-
-def _advance(following: Instruction, body: Computation, n: int) -> int | None:
-    """By how much state ``n`` grows in a step."""
-    p = body.parameters[n]
-    if following is p:
-        return 0
-    inside, fusion = _inside(following)
-    operands = inside.operands
-    if fusion is not None:
-        operands = tuple(
-            fusion.operands[o.attributes["index"]] if o.opcode == "parameter" else o
-            for o in operands
-        )
-    if inside.opcode not in ("add", "subtract") or inside.elements != 1:
-        return None
-    x, y = operands
-    if y is p and inside.opcode == "add":
-        x, y = y, x
-    if x is not p or y.opcode != "constant" or y.elements != 1:
-        return None
-    by = int(y.attributes["literal"].item())
-    return by if inside.opcode == "add" else -by
+        return line if self.steps.stays_in(starts[0], 0, p.dims[0] - 1, around) else None
