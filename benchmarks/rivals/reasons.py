@@ -55,8 +55,8 @@ _PADDED = (
 )
 _HUGE = "the last page of 2 MB of an array is held whole where less than 256 KB of it are left over"
 _PACKED = (
-    "an operand is packed for the processor's products; on a Zen 3 or 4 units of work copy the parts "
-    "that they use"
+    "an operand is packed for the processor's products; on a Zen 3, 4 or 5 units of work copy the parts of "
+    "larger ones of floats that they use"
 )
 MEMORY_REASONS: Final[dict[str, str]] = {
     "convolution": _PADDED,

@@ -420,6 +420,9 @@ class Products:
         "the same two where rows of a panel are parts of lines, for units of few rows too; 0: as the others",
     ]
     first_rhs: Annotated[int, "bytes", "of the smallest rhs of which they do so"]
+    first_grouped_rhs: Annotated[
+        int, "bytes", "the same where terms are multiplied in groups, as bytes and pairs are"
+    ]
     first_rows: Annotated[int, "rows", "of such a unit"]
     first_fewest: Annotated[
         int,

@@ -24,6 +24,7 @@ from .swapped import swapped, turned_back
 from .weights import Weights
 
 if TYPE_CHECKING:
+    from ...targets.costs import Products
     from ...targets.target import Target
 
 
@@ -115,7 +116,9 @@ def packed_product(
         row = width * right.dtype.size if form.group > 1 else target.costs.memory.line
         parts = row < target.costs.memory.line and costs.first_parts > 0
         few = m * max(1, target.costs.memory.line // row) <= costs.copied_rows
-        few = (few or near) if not parts else few and k * n * form.rhs.size < costs.first_rhs
+        few = (
+            (few or near) if not parts else few and k * n * form.rhs.size < _first_rhs(form, costs)
+        )
     # With few rows in lhs few units read a part of rhs. What is packed once for a program or a loop is not copied.
     once = right in kept or _is_literal(right, form)
     first = not form.is_matrix and (not few or m >= costs.first_fewest)
@@ -172,7 +175,11 @@ def _copies_first(
     if parts:
         most = most_lhs = costs.first_parts
     near = lhs + rhs <= most or (m <= costs.first_rows and lhs <= most_lhs)
-    return same and near and rhs >= costs.first_rhs
+    return same and near and rhs >= _first_rhs(form, costs)
+
+
+def _first_rhs(form: ProductForm, costs: Products) -> int:
+    return costs.first_rhs if form.group == 1 else costs.first_grouped_rhs
 
 
 def _waits_for_rows(gemm: Instruction, form: ProductForm, target: Target) -> bool:

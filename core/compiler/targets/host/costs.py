@@ -261,6 +261,7 @@ _HOST: Final = Costs(
         first_lhs=0,
         first_parts=0,
         first_rhs=1 << 18,
+        first_grouped_rhs=1 << 18,
         first_rows=512,
         first_fewest=1 << 62,  # no product
         copied_reading=0.25,
@@ -554,7 +555,13 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
         memory = replace(memory, groups_ahead=16, streamed_far=1 << 23, streamed_run=1 << 14)
         # Packing such a rhs as a whole takes as long, and its memory a second time.
         # f32 by [n, k], 4096x768x768: a library 107.5, turned and packed 113; 196 rows 107 and 105.
-        products = replace(products, first_operands=1 << 23, first_rhs=1 << 21, turned_rows=1 << 10)
+        products = replace(
+            products,
+            first_operands=1 << 23,
+            first_rhs=1 << 21,
+            first_grouped_rhs=1 << 21,
+            turned_rows=1 << 10,
+        )
         convolutions = replace(
             convolutions,
             # 16x16 patches of bf16: 102 GFLOP/s, a library 183. 4x4 transposed by 2: 46 and 94.
@@ -625,7 +632,16 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
         # as long so.
         blocks = replace(blocks, streamed_narrow=1536)
         # Pairs take a fourth of the time of the "dot" kernel, which converts bf16 to f32.
-        products = replace(products, packed_small=40**3)
+        # Packing a rhs of floats of 3 MB and more as a whole takes as long, and its memory a second time: f32 1024^3
+        # 243.6 to 244.6 GFLOP/s, packed 243.6 to 244.4. Of pairs 1024x1536x1024 455 to 473, packed 486 to 488; of bytes
+        # 1024^3 917 to 960, packed 971 to 973.
+        products = replace(
+            products,
+            packed_small=40**3,
+            first_operands=1 << 23,
+            first_rhs=3 << 20,
+            first_grouped_rhs=1 << 62,  # no matrix
+        )
         convolutions = replace(
             convolutions,
             generates_wide_gradients=True,

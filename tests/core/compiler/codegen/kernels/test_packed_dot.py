@@ -442,19 +442,23 @@ def test_units_of_many_rows_copy_their_panels_first(
 
 
 @pytest.mark.parametrize(
-    ("dtype", "m", "n", "k", "packed"),
+    ("cpu", "dtype", "m", "n", "k", "packed"),
     [
-        (F32, 1030, 530, 1030, False),
-        (BF16, 1030, 1030, 1040, False),
-        (F32, 1030, 500, 1030, True),  # less than 2 MB
-        (F32, 1030, 1030, 1030, True),  # both have more than 8 MB
+        ("znver4", F32, 1030, 530, 1030, False),
+        ("znver4", BF16, 1030, 1030, 1040, False),
+        ("znver4", F32, 1030, 500, 1030, True),  # less than 2 MB
+        ("znver4", F32, 1030, 1030, 1030, True),  # both have more than 8 MB
+        ("znver5", F32, 1024, 1024, 1024, False),
+        ("znver5", F64, 650, 640, 640, False),
+        ("znver5", F32, 1030, 750, 1030, True),  # less than 3 MB
+        ("znver5", F32, 1030, 1030, 1030, True),
+        ("znver5", BF16, 1030, 1600, 1040, True),  # in pairs
     ],
     ids=str,
 )
-def test_a_zen_4_copies_large_panels_first(
-    dtype: DType, m: int, n: int, k: int, packed: bool
+def test_a_zen_4_or_5_copies_large_panels_first(
+    cpu: str, dtype: DType, m: int, n: int, k: int, packed: bool
 ) -> None:
-    cpu = "znver4"
     instruction = product((dtype, dtype), dtype, m, n, k)
     whole = priced(cpu, False, products={"first_operands": 0})
     programs = [
