@@ -10,7 +10,8 @@ python -m benchmarks.convolutions --json out.json
 Figures are GFLOP/s (Gop/s of integers) of the fastest of several calls; products with the padding are counted.
 "library" is oneDNN through the library call, "generated" what the compiler makes without oneDNN, "chosen" what it takes
 by itself. The ratio is that of "chosen" to the best of PyTorch, XLA:CPU and oneDNN. PyTorch gets its arrays channels
-last where the class has them so. s8 is by s8 with results in s32.
+last where the class has them so. s8 is by s8 with results in s32; PyTorch's is of bytes with a zero point of 128, with
+results in f32, of a kernel that it has laid out before.
 """
 
 from __future__ import annotations
@@ -226,52 +227,100 @@ def ours(case: Case, dtype: str, cpu: str, way: str) -> Step:
 
 def torch_step(case: Case, dtype: str) -> Step | None:
     """The same by PyTorch, eagerly."""
-    import numpy as np
-
     try:
         import torch
     except ImportError:
         return None
-    if dtype not in NUMPY_NAMES or case.transposed:
+    padding = torch_padding(case)
+    if padding is None or (case.transposed and case.groups > 1):
         return None
-    if any(low != high for low, high in case.padding):
+    if dtype == "s8":
+        return quantized_torch_step(case, [low for low, _ in padding])
+    if dtype not in NUMPY_NAMES:
         return None
     to = getattr(torch, NUMPY_NAMES[dtype])
+    arrays = [array.to(to) for array in torch_arrays(case)]
+    if case.transposed:  # (Its kernels are [in, out, *spatial].)
+        arrays[1] = arrays[1].transpose(0, 1).contiguous()
+    if case.last and len(case.sizes) > 1:
+        arrays = [array.contiguous(memory_format=last_format(case)) for array in arrays]
+    x, w, y = arrays
     rank = len(case.sizes)
-    shapes = case.shapes()
+    lows = [low for low, _ in padding]
+    more = [extra for _, extra in padding]
+    settings = [[case.stride] * rank, lows, [case.dilation] * rank, case.transposed, more]
+    if case.kind == "forward":
+        return lambda: torch.ops.aten.convolution(x, w, None, *settings, case.groups)
+    mask = [case.kind == "input", case.kind == "weights", False]
+
+    def backward() -> Any:
+        return torch.ops.aten.convolution_backward(y, x, w, None, *settings, case.groups, mask)
+
+    return backward
+
+
+def torch_padding(case: Case) -> list[tuple[int, int]] | None:
+    """PyTorch's padding of both sides of each dimension, and that of the result of a transposed convolution; None where
+    PyTorch has none that is the same.
+    """
+    if not case.transposed:
+        return None if any(a != b for a, b in case.padding) else [(a, 0) for a, _ in case.padding]
+    extents = [(k - 1) * case.dilation for k in case.kernel]
+    found = [(e - a, b - a) for e, (a, b) in zip(extents, case.padding, strict=True)]
+    return None if any(low < 0 or not 0 <= more < case.stride for low, more in found) else found
+
+
+def torch_arrays(case: Case) -> list[Any]:
+    """The input, the kernel and the result of a case as PyTorch orders their dimensions."""
+    import numpy as np
+    import torch
+
+    rank = len(case.sizes)
     arrays = []
-    for which, shape in enumerate(shapes):
-        array = torch.from_numpy(np.random.default_rng(which).standard_normal(shape)).to(to)
+    for which, shape in enumerate(case.shapes()):
+        array = torch.from_numpy(np.random.default_rng(which).standard_normal(shape))
         if case.last and which == 1:
             array = array.permute(rank + 1, rank, *range(rank))
         elif case.last:
             array = array.permute(0, rank + 1, *range(1, rank + 1))
         arrays.append(array)
-    x, w, y = arrays
-    functional = torch.nn.functional
-    call = getattr(functional, f"conv{rank}d")
-    padding = [low for low, _ in case.padding]
-    settings: dict[str, Any] = {
-        "stride": case.stride,
-        "padding": padding,
-        "dilation": case.dilation,
-        "groups": case.groups,
-    }
-    if case.last and rank == 2:
-        x, w, y = (a.contiguous(memory_format=torch.channels_last) for a in (x, w, y))
-    elif case.last and rank == 3:
-        x, w, y = (a.contiguous(memory_format=torch.channels_last_3d) for a in (x, w, y))
-    if case.kind == "forward":
-        return lambda: call(x, w, **settings)
-    mask = [case.kind == "input", case.kind == "weights", False]
+    return arrays
 
-    def backward() -> Any:
-        return torch.ops.aten.convolution_backward(
-            y, x, w, None, [case.stride] * rank, padding, [case.dilation] * rank, False,
-            [0] * rank, case.groups, mask,
+
+def last_format(case: Case) -> Any:
+    """PyTorch's name of the order of dimensions with features last."""
+    import torch
+
+    return torch.channels_last if len(case.sizes) == 2 else torch.channels_last_3d
+
+
+def quantized_torch_step(case: Case, padding: list[int]) -> Step | None:
+    """PyTorch's quantised convolution of bytes less 128, with a kernel that is laid out before, and results in f32."""
+    import torch
+
+    if case.transposed:
+        return None
+    rank = len(case.sizes)
+    x, w, _ = torch_arrays(case)
+    x = (x * 32 + 128).clamp(0, 255).to(torch.uint8).contiguous()
+    w = (w * 32).clamp(-127, 127).to(torch.int8).contiguous()
+    if case.last and rank > 1:
+        x = x.contiguous(memory_format=last_format(case))
+    outs = case.features[1]
+    scales, zeros = torch.ones(outs), torch.zeros(outs, dtype=torch.int64)
+    settings = [[case.stride] * rank, padding, [case.dilation] * rank, case.groups]
+    laid_out = torch.ops.onednn.qconv_prepack(w, scales, 1.0, 128, *settings, list(x.shape))
+
+    def step() -> Any:
+        return torch.ops.onednn.qconv_pointwise(
+            x, 1.0, 128, laid_out, scales, zeros, None, *settings, 1.0, 0, torch.float32, "none", [], "",
         )  # fmt: skip
 
-    return backward
+    try:
+        step()
+    except RuntimeError:
+        return None
+    return step
 
 
 def xla_step(case: Case, dtype: str) -> Step:
