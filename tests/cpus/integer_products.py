@@ -83,12 +83,13 @@ def convolution(
     stride: int = 1,
     padding: int = 0,
     groups: int = 1,
+    outputs: int = 8,
 ) -> Iterator[str]:
-    """Images [2, features, size, size], 8 output features a group."""
+    """Images [2, features, size, size], ``outputs`` features of the result a group."""
     image = (2, features, size, size)
-    kernel = (8 * groups, features // groups, window, window)
+    kernel = (outputs * groups, features // groups, window, window)
     edge = (size + 2 * padding - window) // stride + 1
-    result = (2, 8 * groups, edge, edge)
+    result = (2, outputs * groups, edge, edge)
     x, y, z = tensor(image, element), tensor(kernel, element), tensor(result, "i32")
     program = f"""func.func @main(%x: {x}, %y: {y}) -> {z} {{
       %0 = stablehlo.convolution(%x, %y) dim_numbers = [b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1],
@@ -104,8 +105,8 @@ def convolution(
         pad = ((0, 0), (0, 0), (padding, padding), (padding, padding))
         padded = np.pad(a.astype(np.int64), pad).reshape(2, groups, features // groups, -1)
         padded = padded.reshape(*padded.shape[:3], size + 2 * padding, size + 2 * padding)
-        kernels = w.astype(np.int64).reshape(groups, 8, features // groups, window, window)
-        want = np.zeros((2, groups, 8, edge, edge), np.int64)
+        kernels = w.astype(np.int64).reshape(groups, outputs, features // groups, window, window)
+        want = np.zeros((2, groups, outputs, edge, edge), np.int64)
         for i, j in itertools.product(range(window), repeat=2):
             reach = (edge - 1) * stride + 1
             seen = padded[..., i : i + reach : stride, j : j + reach : stride]
@@ -147,6 +148,9 @@ def differences(client: Any) -> Iterator[str]:
         yield from convolution(client, element, 12, 32, 5, padding=2, groups=4)
         yield from convolution(client, element, 5, 1024, 1)
         yield from convolution(client, element, 5, 1100, 1)
+        # Rows of a product: windows of one element, and of few positions.
+        yield from convolution(client, element, 9, 1100, 1, outputs=40)
+        yield from convolution(client, element, 5, 120, 3, padding=1, outputs=40)
 
 
 def main() -> int:

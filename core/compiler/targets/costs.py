@@ -724,6 +724,14 @@ class Convolutions:
     ]
     pair_rows: Annotated[int, "positions", "the same of bf16 in pairs"]
     pair_kernel: Annotated[int, "elements", "of the smallest kernel of these"]
+    byte_features: Annotated[
+        int,
+        "features",
+        "in and out, from which on windows of one element of bytes, or of few positions, are rows of a product in "
+        "vectors; 0: none are",
+    ]
+    byte_rows: Annotated[int, "positions", "of all images that count as few then"]
+    byte_kernel: Annotated[int, "elements", "of the smallest kernel of these"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,7 +46,7 @@ from .joined_columns import with_joined_columns
 from .point_gradients import match_point_gradient
 from .whole_pairs import with_whole_pairs
 from .window_products import generate_convolution
-from .window_rows import match_few_positions, match_windows
+from .window_rows import match_bytes, match_few_positions, match_windows
 
 if TYPE_CHECKING:
     from ...targets.costs import Library
@@ -59,6 +59,7 @@ def match_convolution(convolution: Instruction, context: Context) -> Instruction
     found = (
         match_first_points(convolution, context)
         or match_few_positions(convolution, context)
+        or match_bytes(convolution, context)
         or match_point_gradient(convolution, context)
         or match_first_point_gradient(convolution, context)
     )

@@ -10,7 +10,9 @@ Two kinds of convolutions gain by it where registers of matrices (AMX), whose ti
   by a product. Copying the windows is less than what that saves: :func:`are_rows` compares both.
 
 Elsewhere those of few positions do (:func:`match_few_positions`), where generated products are as fast as a library: it
-lays out the kernel anew each time, which takes longer than the few positions do.
+lays out the kernel anew each time, which takes longer than the few positions do. So do those of bytes in vectors, and
+their windows of one element in any number of positions (:func:`match_bytes`): a product has tiles of all positions and
+not of those of one dimension, lays out the kernel in parts, and takes in what scales and rounds its sums.
 """
 
 from __future__ import annotations
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 
 # Parts of the rows that are joined, one for each element of the window, are a kernel's code each.
 _MOST_ELEMENTS: Final = 32
+_BYTES: Final = frozenset((dtypes.S8, dtypes.U8))
 
 
 def match_windows(convolution: Instruction, context: Context) -> Instruction | None:
@@ -97,6 +100,29 @@ def match_few_positions(convolution: Instruction, context: Context) -> Instructi
     if is_last and kernel > costs.window_kernel_last:
         return None
     return _product(convolution, context, True)
+
+
+def match_bytes(convolution: Instruction, context: Context) -> Instruction | None:
+    """The product that computes a forward ``convolution`` of bytes in s32 that has windows of one element, or few
+    positions; None if something else is faster.
+    """
+    costs = context.target.costs.convolutions
+    lhs, rhs = convolution.operands
+    if convolution.dtype is not dtypes.S32 or not {lhs.dtype, rhs.dtype} <= _BYTES:
+        return None
+    if costs.byte_features == 0 or not is_plain(convolution):
+        return None
+    numbers: ConvolutionDimensionNumbers = convolution.attributes["dimension_numbers"]
+    windows: tuple[WindowDimension, ...] = convolution.attributes["window"]
+    outputs = rhs.dims[numbers.kernel_output_feature]
+    if min(rhs.dims[numbers.kernel_input_feature], outputs) < costs.byte_features:
+        return None
+    elements = math.prod(w.size for w in windows)
+    positions = math.prod(convolution.dims) // outputs
+    is_small = positions <= costs.byte_rows and math.prod(rhs.dims) >= costs.byte_kernel
+    if elements > 1 and not (is_small and elements <= _MOST_ELEMENTS):
+        return None
+    return _product(convolution, context)
 
 
 def _product(

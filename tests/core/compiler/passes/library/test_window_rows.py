@@ -14,7 +14,7 @@ from tripont.core.compiler.ir.hlo import WindowDimension as W
 from tripont.core.compiler.observe.dump import Dump
 from tripont.core.compiler.passes.library.context import Context
 from tripont.core.compiler.passes.library.convolution_costs import prefers_generated
-from tripont.core.compiler.passes.library.window_rows import match_few_positions
+from tripont.core.compiler.passes.library.window_rows import match_bytes, match_few_positions
 from tripont.core.compiler.targets.host import for_cpu
 
 from tests.core.compiler.builders import module, op, priced
@@ -27,9 +27,10 @@ from tests.core.compiler.codegen.kernels.test_convolution import (
 )
 from tests.core.compiler.codegen.kernels.test_matrix_dot import cpu, registers
 from tests.core.compiler.codegen.kernels.test_window_product import arrays_of
+from tests.core.compiler.codegen.kernels.test_window_product import cpu as level
 from tests.core.compiler.test_native import NativeSimulation
 
-__all__ = ["cpu", "registers"]
+__all__ = ["cpu", "level", "registers"]
 
 S8, BF16, S32 = dtypes.S8, dtypes.BF16, dtypes.S32
 AMX = "emeraldrapids+amx-bf16"
@@ -351,6 +352,57 @@ def test_numbers_of_points_with_the_costs_of_a_zen_4(dtype: DType, sizes: dict[s
     arrays = arrays_of(made)
     (got,) = NativeSimulation(after, "x86-64-v3").run(arrays)
     np.testing.assert_array_equal(got, reference(made, *arrays).astype(got.dtype))
+
+
+BYTES = {"N": 3, "C": 66, "O": 72, "H": 9, "W": 11}
+
+
+@pytest.mark.parametrize("options", FEW, ids=lambda o: str(o)[:90])
+@pytest.mark.parametrize("layout", LAYOUTS[:3])
+@pytest.mark.parametrize("dtype", [S8, dtypes.U8], ids=str)
+def test_numbers_of_bytes(dtype: DType, layout: str, options: dict[str, Any], level: str) -> None:
+    """Exact for the worst values at every level."""
+    target = priced(level, False, convolutions={"byte_features": 1, "byte_rows": 512})
+    made = convolution(**{"layout": layout, **options}, dtype=dtype, result=S32)
+    after = pipeline.run(module(made.operands, made), target, Dump())
+    assert not kernels_of(after) & {"window-product", "convolution"}
+    arrays = arrays_of(made, extreme=True)
+    (got,) = NativeSimulation(after, level).run(arrays)
+    np.testing.assert_array_equal(got, reference(made, *arrays))
+
+
+@pytest.mark.parametrize(
+    ("rows", "options"),
+    [
+        (True, {}),
+        (True, {"window": [W(1, 2), W(1)], "layout": LAYOUTS[1]}),
+        (False, {"sizes": {**BYTES, "C": 31}}),
+        (False, {"sizes": {**BYTES, "O": 31}}),
+        (False, {"feature_groups": 2}),
+        (True, {"window": SAME, "sizes": {**BYTES, "N": 1}}),  # 99 positions
+        (False, {"window": SAME, "sizes": {**BYTES, "N": 2}}),
+        (False, {"window": SAME, "sizes": {**BYTES, "N": 1, "C": 50}}),  # a small kernel
+    ],
+    ids=str,
+)
+def test_bytes_are_rows(rows: bool, options: dict[str, Any]) -> None:
+    """Where vectors multiply them, from 32 features on: windows of one element, and few positions."""
+    made = convolution(**{"sizes": BYTES, "window": [W(1), W(1)], **options}, dtype=S8, result=S32)
+    for name in ("x86-64-v2", "x86-64-v3", "cascadelake", "znver5"):
+        assert (match_bytes(made, Context(for_cpu(name), {}, {})) is not None) is rows
+    for name in ("emeraldrapids+amx-int8", "cortex-a72"):
+        assert match_bytes(made, Context(for_cpu(name), {}, {})) is None
+
+
+def test_what_scales_bytes_is_computed_from_the_sums() -> None:
+    """A scale and the conversions around it are part of the product's kernel: no sums in s32 are written."""
+    made = convolution(BYTES, [W(1), W(1)], dtype=S8, result=S32)
+    scale = hlo.parameter(2, hlo.Shape(dtypes.F32, made.dims))
+    wide = op("convert", made, dtype=dtypes.F32)
+    last = op("convert", op("multiply", wide, scale), dtype=S8)
+    after = pipeline.run(module([*made.operands, scale], last), for_cpu("znver5", False), Dump())
+    fused = [i.attributes["kind"] for i in after.entry.instructions if i.opcode == "fusion"]
+    assert fused == ["packed-dot"]
 
 
 def test_gradients_and_integers_are_not_rows_of_few_positions() -> None:
