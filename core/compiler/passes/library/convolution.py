@@ -44,6 +44,7 @@ from .first_points import match_first_points
 from .gemm import Dimension, row_major
 from .joined_columns import with_joined_columns
 from .point_gradients import match_point_gradient
+from .transposed_gradients import as_strided, reversed_again
 from .whole_pairs import with_whole_pairs
 from .window_products import generate_convolution
 from .window_rows import match_bytes, match_few_positions, match_windows
@@ -56,6 +57,13 @@ MAX_SPATIAL_DIMENSIONS: Final = 3
 
 def match_convolution(convolution: Instruction, context: Context) -> Instruction | None:
     """The library call that computes ``convolution``, or None if it is left to generated code."""
+    strided = as_strided(convolution)
+    if strided is not None:
+        generates = convolution_costs.generates_transposed_gradient(strided, context.target)
+        gradient = _generated(strided, context) if generates else None
+        gradient = gradient or match_convolution(strided, context)
+        if gradient is not None:
+            return reversed_again(gradient, convolution)
     found = (
         match_first_points(convolution, context)
         or match_few_positions(convolution, context)
@@ -66,12 +74,7 @@ def match_convolution(convolution: Instruction, context: Context) -> Instruction
     if found is not None:
         return found
     if convolution_costs.prefers_generated(convolution, context.target):
-        generated = (
-            match_depthwise(convolution, context.target)
-            or match_windows(convolution, context)
-            or _gradient_in_matrices(convolution, context)
-            or generate_convolution(convolution, context.target)
-        )
+        generated = _generated(convolution, context)
         if generated is not None:
             return generated
     if not is_possible(convolution):
@@ -90,6 +93,15 @@ def match_convolution(convolution: Instruction, context: Context) -> Instruction
     )
     call = make_call(wide, library)
     return as_integers(call, convolution.dtype) if chosen.depth else convert(call, types[2])
+
+
+def _generated(convolution: Instruction, context: Context) -> Instruction | None:
+    return (
+        match_depthwise(convolution, context.target)
+        or match_windows(convolution, context)
+        or _gradient_in_matrices(convolution, context)
+        or generate_convolution(convolution, context.target)
+    )
 
 
 def is_possible(convolution: Instruction) -> bool:

@@ -18,7 +18,8 @@ f64, 8 bits        all                                                          
 bf16               with AVX-512, not depthwise                                          oneDNN with AMX, and on Zen
 f32, and through   up to 4 output features; one input feature; depthwise in one or      oneDNN
 f32 bf16 and f16   three dimensions, features first, or the gradient of windows above
-                   3x3; gradients of the weights of dilated (transposed) ones;
+                   3x3; gradients of the weights of dilated (transposed) ones, as those of
+                   strided ones (:mod:`.transposed_gradients`);
                    gradients of inputs in one dimension, features first; sums of more
                    than 4,096 terms (16,384 in gradients of inputs), which oneDNN adds up
                    one after the other; groups of up to 8 features, forward; without
@@ -155,6 +156,15 @@ def prefers_generated(convolution: Instruction, target: Target) -> bool:
     alike |= {dtypes.F16} if costs.generates_f16_first else set()
     alike |= {dtypes.BF16} if costs.generates_bf16_first else set()
     return len(set(types)) == 1 and lhs.dtype in alike and shape.is_slow_first(costs, lanes)
+
+
+def generates_transposed_gradient(gradient: Instruction, target: Target) -> bool:
+    """Whether the gradient of the weights of a transposed convolution, read as that of a strided one, is generated
+    whatever that would be: in f32, of which oneDNN has slow ones, and where bf16 is as f32.
+    """
+    types = {gradient.dtype, *(o.dtype for o in gradient.operands)}
+    has_bf16 = dtypes.BF16.name in target.costs.products.library_types
+    return not (has_bf16 and dtypes.BF16 in types)
 
 
 def way_of(convolution: Instruction, target: Target) -> Way | None:
