@@ -584,6 +584,17 @@ class Convolutions:
     pair_terms: Annotated[
         int, "terms", "up to which a plain one is so generated whatever its zeros; 0: none is"
     ]
+    pair_dimensions: Annotated[
+        int, "dimensions", "up to which gradients of strided and dilated ones are so generated"
+    ]
+    minor_pairs: Annotated[
+        int,
+        "gradients without a stride",
+        "that one in one dimension with features first becomes, up to which it is so generated; 0: none is",
+    ]
+    vast_pairs: Annotated[
+        int, "features", "in and out, from which on a plain one is so generated whatever its zeros"
+    ]
     library_dilated: Annotated[
         bool,
         "yes or no",
@@ -671,6 +682,13 @@ class Convolutions:
     generates_strided_point_inputs: Annotated[
         bool, "yes or no", "it is for the gradients of their inputs too"
     ]
+    first_apart_width: Annotated[
+        int,
+        "positions",
+        "of the width, from which on it is in f32 for windows that lie apart, and for the gradients of their inputs, "
+        "in two dimensions or three, features first",
+    ]
+    first_apart_bf16: Annotated[int, "features", "in and out, up to which it is in bf16 for these"]
     f16_features: Annotated[
         int,
         "features",

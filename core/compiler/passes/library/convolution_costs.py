@@ -19,14 +19,14 @@ bf16               with AVX-512, not depthwise                                  
 f32, and through   up to 4 output features; one input feature; depthwise in one or      oneDNN
 f32 bf16 and f16   three dimensions, features first, or the gradient of windows above
                    3x3; gradients of the weights of dilated (transposed) ones, as those of
-                   strided ones (:mod:`.transposed_gradients`);
-                   gradients of inputs in one dimension, features first; sums of more
+                   strided ones (:mod:`.transposed_gradients`); gradients of inputs in
+                   one dimension, features first; sums of more
                    than 4,096 terms (16,384 in gradients of inputs), which oneDNN adds up
                    one after the other; groups of up to 8 features, forward; without
                    AVX-512 some gradients of weights; on Zen 4 and 5 features first
                    in one dimension, and gradients of weights of grouped and strided ones
-                   and of dilated ones in one dimension; on Zen 5 (and on Zen 4, but for
-                   gradients of inputs of groups, of depthwise windows and of windows of one
+                   and of dilated ones in one dimension and in three; on Zen 5 (and on
+                   Zen 4, but for gradients of inputs of groups, of depthwise windows and of windows of one
                    element with a stride, and for those of weights of groups, which it does
                    generate, of fewer than 512 features, and of windows above 3x3 of 2 to 4
                    input features) gradients of inputs of
@@ -35,7 +35,9 @@ f32 bf16 and f16   three dimensions, features first, or the gradient of windows 
                    of any terms), of windows that lie apart (of one element too, those of 64
                    features and more, features last, as products: :mod:`.point_gradients`) and
                    of 2 to 4 input features, features last; patches of up to 4 features (from
-                   4x4 on); features first in two dimensions, windows of one element, and
+                   4x4 on); on Zen 5 features first, windows that lie apart and gradients of
+                   their inputs, from 16 pixels of width on; features first in two
+                   dimensions, windows of one element, and
                    without strides, up to 64 features (32 in gradients of inputs) where the
                    width is whole vectors, and up to 16 elsewhere, forward; gradients of weights
                    of 32 features and more in such widths; on Zen 3
@@ -54,12 +56,16 @@ f32 bf16 and f16   three dimensions, features first, or the gradient of windows 
 bf16 of oneDNN,    as f32, but for groups, for gradients of inputs in one dimension,     oneDNN
 Zen                for what only Zen 4 and 5 generate, for sums of up to 16,384 terms
                    that are rounded to bf16, and on Zen 4 and 5 for gradients of the weights
-                   of dilated ones in two dimensions; gradients of weights of windows that do
-                   not overlap (Zen 4 and 5: of up to 64 positions), on Zen 4 and 5 those of
+                   of dilated ones, which are as those of strided ones; gradients of
+                   weights of windows that do not overlap (Zen 4 and 5: of up to 64 positions), on Zen 4 and 5 those of
                    32 features and more, features last, in one or two dimensions, but for
                    windows of one element without a stride, and those with an even number of
                    pixels in a row, without strides and groups, in images below 40x40 (Zen 5:
-                   3x3 below 62x62, but for up to 512 positions in all images); on Zen 4 and 5,
+                   3x3 below 62x62, but for up to 512 positions in all images and from 512
+                   features on), on Zen 5 in three dimensions with strides or dilations too, in
+                   one with features first and strides of up to 2, and those of groups of up to 8
+                   features, features first; windows that lie apart, as f32, of up to 64 features
+                   (Zen 5); on Zen 4 and 5,
                    features first in two dimensions, but for gradients of weights, up to 8
                    features, groups of as many (Zen 5), and up to 36 terms of up to 4 features
                    (Zen 4: without strides); on Zen 4, features first, gradients of weights of
@@ -198,15 +204,18 @@ def _has_good_pairs(convolution: Instruction, target: Target) -> bool:
     if not 0 < least <= min(shape.inputs, shape.outputs):
         return False
     points = shape.positions == 1
-    if shape.rank > 2 or (points and not shape.skips):
+    if shape.rank > (costs.pair_dimensions if shape.skips else 2) or (points and not shape.skips):
         return False
-    if shape.is_spatial_minor and not (points and costs.strided_pairs_first):
+    minor = shape.rank == 1 and shape.residues <= costs.minor_pairs
+    if shape.is_spatial_minor and not (minor or (points and costs.strided_pairs_first)):
         return False
     form = form_of(convolution, target)
     if form is None or form.is_matrix:
         return False
     plain = shape.groups == 1 and shape.rank == 2 and not shape.skips
     if not plain or needs_f32(convolution) or shape.terms <= costs.pair_terms:
+        return True
+    if min(shape.inputs, shape.outputs) >= costs.vast_pairs:
         return True
     return zeros(convolution) <= costs.pair_zeros
 
@@ -240,7 +249,7 @@ class _Class:
         self.is_dilated = any(w.base_dilation > 1 for w in windows)
         # A forward convolution's strides are the window's dilations in the gradient of its weights, and the reverse.
         self.skips = any(
-            w.window_dilation > 1 or (w.stride > 1 and self.rank == 1) for w in windows
+            w.window_dilation > 1 or (w.stride > 1 and self.rank != 2) for w in windows
         )
         self.window = math.prod(w.size for w in windows)
         sizes = [convolution.dims[d] for d in numbers.output_spatial]
@@ -250,6 +259,11 @@ class _Class:
         self.is_patches = self.window > 1 and all(w.stride >= w.size for w in windows)
         # Whether no two windows have an element in common in the convolution whose input's gradient this may be.
         self.is_apart_input = self.window > 1 and all(w.base_dilation >= w.size for w in windows)
+        # The width of the images whose pixels are the windows of either, and which of both there is.
+        self.is_any_apart = self.groups == 1 and (self.is_patches or self.is_apart_input)
+        images = convolution.operands[0].dims if self.is_apart_input else convolution.dims
+        places = numbers.input_spatial if self.is_apart_input else numbers.output_spatial
+        self.apart_width: int = images[places[-1]] if places else 1
         # Whether all windows are two of their strides long, as those of 4x4 that go on by 2.
         self.is_two_strides = all(
             w.size == 2 * w.stride > 2 and (w.base_dilation, w.window_dilation) == (1, 1)
@@ -304,6 +318,8 @@ class _Class:
 
         It computes in blocks of features, generated code in vectors of ``lanes`` positions along the width.
         """
+        if self.is_slow_apart_first(costs):
+            return True
         if self.rank != 2 or not self.is_spatial_minor:
             return False
         strided = costs.generates_strided_points
@@ -331,6 +347,12 @@ class _Class:
             costs.first_input_features_ragged if self.is_input else costs.first_features_ragged
         )
 
+    def is_slow_apart_first(self, costs: Convolutions) -> bool:
+        """The same of windows that lie apart, and of gradients of their inputs, in two dimensions or three."""
+        if self.rank < 2 or not self.is_spatial_minor or self.is_any_weights:
+            return False
+        return self.is_any_apart and self.apart_width >= costs.first_apart_width
+
     def is_slow_in_f16(self, costs: Convolutions) -> bool:
         """The same of what moves so much for what it computes that converting f16 for oneDNN decides."""
         if self.groups > 1 or self.is_any_weights:
@@ -346,6 +368,8 @@ class _Class:
         """The same in bf16, which generated code converts to f32: of so few features that most of a library's block of
         them are zeros, or of few terms.
         """
+        if self.is_slow_apart_first(costs):
+            return max(self.inputs, self.outputs) <= costs.first_apart_bf16
         if self.rank != 2 or not self.is_spatial_minor or self.is_depthwise:
             return False
         if max(self.inputs, self.outputs) <= costs.first_bf16_features:
@@ -399,6 +423,9 @@ class _Class:
         if self.is_weights:
             apart = self.is_apart and self.positions <= costs.patch
             few = self.inputs <= costs.few_outputs and apart
+            first = self.rank == 2 and self.is_spatial_minor and costs.first_bf16_any
+            if first and self.is_narrow(costs):
+                return True
             return not self.is_depthwise and (few or self.fills_matrices(costs))
         if costs.tiles_bf16 and self.is_narrow(costs):
             return True

@@ -328,6 +328,9 @@ _HOST: Final = Costs(
         pair_zeros=0.05,
         strided_pairs_first=False,
         pair_terms=0,
+        pair_dimensions=2,
+        minor_pairs=0,
+        vast_pairs=1 << 62,  # none
         library_dilated=False,
         generates_most_gradients=False,
         patches=0,
@@ -347,6 +350,8 @@ _HOST: Final = Costs(
         first_gradient_image=0,
         generates_strided_points=False,
         generates_strided_point_inputs=False,
+        first_apart_width=1 << 62,  # none
+        first_apart_bf16=0,
         f16_features=0,
         generates_f16_first=False,
         generates_bf16_first=False,
@@ -659,12 +664,21 @@ def costs_of(cpu: str, features: frozenset[str]) -> Costs:
             pair_features=32,
             pair_zeros=0.032,
             pair_terms=512,
+            # 3x3x3 of 32, dilated by 2: bf16 79, in pairs 324; 1-d, 3, of 512 with stride 2, features first, 167 and
+            # 279; 16 with stride 8 324 and 189; 3x3 of 512, 8x14x14, 257 and 336.
+            pair_dimensions=3,
+            minor_pairs=2,
+            vast_pairs=512,
             first_features=64,
             first_features_ragged=16,
             first_gradient_features=32,
             generates_first_points=True,
             generates_strided_points=True,
             generates_strided_point_inputs=True,
+            # 4x4 patches of 64, 2x64x64, features first: f32 138, generated 242, bf16 158 and 222; 2x2 ones of 256,
+            # 14x14, f32 218 and 204; of 96 to 192, 4x56x56, bf16 287 and 205.
+            first_apart_width=16,
+            first_apart_bf16=64,
             # oneDNN's are of f32: converting f16 takes it longer than what it gains.
             f16_features=16,
             generates_f16_first=True,

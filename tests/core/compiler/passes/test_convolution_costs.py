@@ -322,6 +322,48 @@ def test_windows_of_two_strides_features_first(zen_3: bool, options: dict[str, A
         assert not prefers_generated(made, for_cpu(other))
 
 
+TWO = [W(2, 2)] * 2  # windows that lie apart
+UP_TWO = [W(2, 1, 1, 1, base_dilation=2)] * 2
+CUBES = {"N": 2, "C": 64, "O": 64, "D": 4, "H": 32, "W": 32}
+
+
+@pytest.mark.parametrize(
+    ("f32", "bf16", "options"),
+    [
+        (True, True, {"window": TWO, "sizes": {**LARGE, "H": 32, "W": 32}}),
+        (False, False, {"window": TWO, "sizes": {**LARGE, "H": 32, "W": 30}}),  # results 15 wide
+        (True, False, {"window": TWO, "sizes": {**LARGE, "C": 65, "H": 32, "W": 32}}),
+        (True, False, {"window": TWO, "sizes": {**LARGE, "O": 65, "H": 32, "W": 32}}),
+        (False, False, {"window": [W(3, 2, 1, 1)] * 2, "sizes": {**LARGE, "H": 32, "W": 32}}),
+        (False, False, {"window": TWO, "sizes": {**LARGE, "H": 32, "W": 32}, "feature_groups": 2}),
+        (False, False, {"window": TWO, "sizes": {**LARGE, "H": 32, "W": 32}, "layout": LAYOUTS[0]}),
+        (True, True, {"window": UP_TWO, "sizes": {**LARGE, "W": 16}}),
+        (False, False, {"window": UP_TWO, "sizes": {**LARGE, "W": 15}}),
+        (False, False, {"window": [UP] * 2}),
+        (True, True, {"window": [W(2, 2)] * 3, "sizes": CUBES, "layout": "NCDHW,OIDHW,NCDHW"}),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_windows_that_lie_apart_features_first(
+    f32: bool, bf16: bool, options: dict[str, Any]
+) -> None:
+    """On a Zen 5, and gradients of their inputs, which transposed convolutions are."""
+    for dtype, generated in ((dtypes.F32, f32), (dtypes.BF16, bf16)):
+        given = {"sizes": LARGE, "layout": LAYOUTS[1], "dtype": dtype, "result": dtype}
+        made = convolution(**{**given, **options})
+        assert prefers_generated(made, for_cpu("znver5")) is generated
+        assert not prefers_generated(made, for_cpu("znver4"))
+
+
+@pytest.mark.parametrize(("generated", "groups"), [(True, 8), (False, 4), (False, 64)])
+def test_bf16_gradients_of_weights_in_groups_features_first(generated: bool, groups: int) -> None:
+    """Of up to 8 features each, on a Zen 5."""
+    given = {**_gradient_of_weights(64, 1), "batch_groups": groups, "layout": FIRST}
+    made = convolution(**given, dtype=dtypes.BF16, result=dtypes.BF16)
+    assert prefers_generated(made, for_cpu("znver5")) is generated
+    assert not prefers_generated(made, for_cpu("znver4"))
+
+
 @pytest.mark.parametrize("width", [20, 32])
 def test_f32_gradients_of_inputs_of_few_features_first(width: int) -> None:
     """In any width on a Zen 3 and 4; on a Zen 5, where that was not measured, in whole vectors."""

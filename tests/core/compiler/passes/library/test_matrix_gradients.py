@@ -89,6 +89,38 @@ def test_which_are_on_a_zen_5(in_pairs: bool, batch: int, size: int) -> None:
     assert (BF16_PAIRS in forms(made, "znver5")) is in_pairs
 
 
+FIRST_1D = "CNW,IOW,NCW"
+ONE = {"N": 32, "C": 3, "O": 40}
+STRIDED_3D = [W(n, 1, 1, 0, window_dilation=2) for n in (2, 3, 3)]
+THREE = {"layout": "CDHWN,IDHWO,DHWNC", "sizes": {"N": 32, "C": 2, "O": 40, "D": 4, "H": 6, "W": 6}}
+LONG = {"layout": FIRST_1D, "sizes": {**ONE, "W": 48}}
+HALVES = {**LONG, "sizes": {"N": 64, "C": 3, "O": 64, "W": 48}, "batch_groups": 2}
+
+
+@pytest.mark.parametrize(
+    ("in_pairs", "options"),
+    [
+        # In one dimension with features first: of a stride of 2, of one of 4, in two groups.
+        (True, {"window": [W(24, 1, 1, 0, window_dilation=2)], **LONG}),
+        (False, {"window": [W(12, 1, 1, 0, window_dilation=4)], **LONG}),
+        (True, {"window": [W(48, 1, 4, 4)], **HALVES}),
+        (False, {"window": [W(24, 1, 1, 1)] * 2, "layout": "CNHW,IOHW,NCHW", "sizes": {**ONE, "H": 24, "W": 24}}),
+        # In three dimensions with a stride, dilated, and plain.
+        (True, {"window": STRIDED_3D, **THREE}),
+        (True, {"window": [W(4, 2, 2, 2), W(6, 2, 2, 2), W(6, 2, 2, 2)], **THREE}),
+        (False, {"window": [W(4, 1, 1, 1), W(6, 1, 1, 1), W(6, 1, 1, 1)], **THREE}),
+        # Plain ones with many zeros, of many features and of fewer.
+        (True, {"window": [W(14, 1, 1, 1)] * 2, "sizes": {"N": 512, "C": 4, "O": 512, "H": 14, "W": 14}}),
+        (False, {"window": [W(14, 1, 1, 1)] * 2, "sizes": {"N": 512, "C": 4, "O": 511, "H": 14, "W": 14}}),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_more_are_on_a_zen_5(in_pairs: bool, options: dict[str, Any]) -> None:
+    made = convolution(**{"layout": LAST, "dtype": BF16, "result": BF16, **options})
+    assert (BF16_PAIRS in forms(made, "znver5")) is in_pairs
+    assert BF16_PAIRS not in forms(made, "znver4")
+
+
 @runs_here
 @pytest.mark.parametrize("options", GRADIENTS, ids=lambda o: str(o)[:60])
 @pytest.mark.parametrize("result", [BF16, F32], ids=str)
