@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import re
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.upstream import chosen_tests, outcomes, suites
-from tests.upstream.checkout_files import Finder
+from tests.upstream.checkout_files import Finder, added_tests
 from tests.upstream.jax_suite import HERE
 from tests.upstream.outcomes import Known, Outcome
 
@@ -231,6 +232,50 @@ def test_switches_of_tensorflow_are_not_found(tmp_path: Path) -> None:
     for name in ("is_xla_test_true", "is_mlir_bridge_test_false", "is_other"):
         (tmp_path / "small" / f"{name}.py").write_text("")
         assert (finder.find_spec(f"small.{name}") is None) == (name != "is_other")
+
+
+SCRIPT = """
+import os
+
+class OpTest:
+    def test_one(self): pass
+
+if __name__ == "__main__":
+    os.environ["SET_FOR_THE_PROCESS"] = "1"
+    set_for_the_process()
+    for size in 1, 2:
+        setattr(OpTest, f"test_{size}", OpTest.test_one)
+    setattr(OpTest, "test_last", OpTest.test_one)
+    util.add_tests(OpTest)
+    result = test.main()
+    raise SystemExit(result)
+"""
+
+
+def test_tests_that_a_script_adds_are_added() -> None:
+    """Most tests of TensorFlow's linear algebra are added where their file begins to run as a script."""
+    added = [ast.unparse(statement).splitlines()[0] for statement in added_tests(SCRIPT).body]
+    assert added == [
+        "for size in (1, 2):",
+        "setattr(OpTest, 'test_last', OpTest.test_one)",
+        "util.add_tests(OpTest)",
+    ]
+
+
+@pytest.mark.slow
+def test_tests_that_a_script_of_tensorflow_adds_are_run(suite: suites.Suite) -> None:
+    folder = suite.known.parent / "checkout" / "tensorflow"
+    folder.mkdir()
+    folder.joinpath("script_test.py").write_text(
+        "import unittest\n"
+        "class OpTest(unittest.TestCase): pass\n"
+        "if __name__ == '__main__':\n"
+        "    for size in 1, 2: setattr(OpTest, f'test_{size}', lambda self: None)\n"
+        "    unittest.main()\n"
+    )
+    assert _main(dataclasses.replace(suite, patterns=("tensorflow/*_test.py",))) == 0
+    (results,) = suite.known.parent.rglob("*script_test.xml")
+    assert outcomes.read_results(results).passed == {"OpTest.test_1", "OpTest.test_2"}
 
 
 def test_lists_have_reasons() -> None:
