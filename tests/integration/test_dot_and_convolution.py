@@ -142,7 +142,20 @@ GRADIENTS = [
     }
 ]
 
-ALL = DOTS + CONVOLUTIONS + GRADIENTS
+
+def causal(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+    return jnp.tril(q @ k.T) @ v
+
+
+# Queries, keys or numbers of each that are none: a part of nothing was divided by their number.
+MASKED = [
+    Config(
+        f"masked-{m}-{n}-{d}", causal, [f"f32[{m},{d}]", f"f32[{n},{d}]", f"f32[{n},{d}]"], Exact()
+    )
+    for m, n, d in [(0, 0, 4), (0, 3, 4), (3, 0, 4), (3, 3, 0), (0, 0, 0)]
+]
+
+ALL = DOTS + CONVOLUTIONS + GRADIENTS + MASKED
 
 
 @pytest.mark.parametrize("config", ALL, ids=str)

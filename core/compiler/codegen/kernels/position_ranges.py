@@ -46,8 +46,8 @@ class Ranges:
         return b.intrinsic("smin", [low, i64(n)]), high
 
     def share(self, m: int, n: int) -> float:
-        """About the part of all elements of m rows and n columns that is inside."""
-        if not self.any:
+        """About the part of all elements of m rows and n columns that is inside: 1 where there are no elements."""
+        if not self.any or m == 0 or n == 0:
             return 1.0
         total = 0
         rows = range(0, m, max(1, m // 64))

@@ -103,6 +103,11 @@ def test_ranges(mask: Callable[[Instruction], Instruction], ranges: Ranges) -> N
     assert ranges_read(array, inside) == ranges
 
 
+@pytest.mark.parametrize("sizes", [(0, 3), (3, 0), (0, 0)], ids=str)
+def test_all_of_no_elements(sizes: tuple[int, int]) -> None:
+    assert Ranges(least=0).share(*sizes) == 1.0
+
+
 def test_an_array_that_is_a_result_is_read_everywhere() -> None:
     array = parameter(0, 300, 200)
     root = op("negate", lower(array))
