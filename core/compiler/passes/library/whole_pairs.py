@@ -1,10 +1,13 @@
-"""Convolutions of bf16 that oneDNN computes wrong beside an infinity or a NaN, and how they are right.
+"""Convolutions of bf16 that oneDNN computes wrong, most of them beside an infinity or a NaN, and how they are right.
 
 oneDNN's kernels multiply bf16 in pairs. Where a sum has an odd number of neighbours, its last pair has the number that
 follows in memory, multiplied by zero: an infinity or a NaN of another pixel or another group is a NaN in the sum then.
 So an odd number of features becomes an even one by a feature of zeros, which takes no longer. Gradients of weights,
 whose neighbours are pixels, are computed in f32 instead, and so are depthwise convolutions: a zero beside each of their
 features would be twice the input, and no depthwise one for oneDNN.
+
+Gradients of the weights of grouped convolutions with dilated windows are wrong for any numbers, where a dimension but
+the last is dilated and rows are long (some 30 pixels and more; docs/verification.md). They are computed in f32, too.
 """
 
 from __future__ import annotations
@@ -17,11 +20,13 @@ from .convolution_kinds import is_input_gradient, is_weights_gradient
 
 
 def needs_f32(convolution: Instruction) -> bool:
-    """Whether it is depthwise, or the gradient of weights in rows of an odd number of pixels."""
+    """Whether it is depthwise, or the gradient of weights in rows of an odd number of pixels, or that of the weights of
+    groups with dilated windows.
+    """
     if not _is_bf16(convolution):
         return False
     if is_weights_gradient(convolution):
-        return _has_odd_rows(convolution)
+        return _has_odd_rows(convolution) or _has_dilated_groups(convolution)
     kernel = convolution.operands[1].dims
     is_single = kernel[_numbers(convolution).kernel_input_feature] == 1
     return is_single and convolution.attributes["feature_group_count"] > 1
@@ -36,6 +41,12 @@ def _has_odd_rows(gradient: Instruction) -> bool:
         return False
     is_wide = gradient.dims[_numbers(gradient).output_spatial[-1]] > 1
     return is_wide and windows[-1].size % 2 == 1  # the window is the gradient of the results
+
+
+def _has_dilated_groups(gradient: Instruction) -> bool:
+    """Whether a gradient of weights is that of a grouped convolution whose windows are dilated."""
+    windows: tuple[WindowDimension, ...] = gradient.attributes["window"]
+    return gradient.attributes["batch_group_count"] > 1 and any(w.stride > 1 for w in windows)
 
 
 def with_whole_pairs(convolution: Instruction) -> Instruction:
