@@ -58,18 +58,9 @@ def arguments_of(fusion: hlo.Instruction) -> list[np.ndarray]:
 def check(function, arguments, cpu="host", tolerance=1e-5) -> hlo.Instruction:
     """Run the fused loop's kernel, its blocks last first in two pieces, and compare with the evaluator."""
     fusion = fusion_of(function, arguments)
-    kernel = Kernel(fusion, for_cpu(cpu))
     values = arguments_of(fusion)
     expected = evaluate_computation(fusion.called[0], values)
-    results = [aligned(s.dims, s.dtype.numpy) for s in fusion.result_shapes]
-    inputs = []
-    for value in values:
-        inputs.append(aligned(np.shape(value), value.dtype))
-        inputs[-1][...] = value
-    for result, operand in fusion.attributes["in_place"]:
-        results[result] = inputs[operand]
-    kernel.call([*inputs, *results], [kernel.emitted.work_count // 2])
-    for a, b in zip(results, expected, strict=True):
+    for a, b in zip(run(fusion, values, cpu), expected, strict=True):
         if a.dtype.kind in "iub":
             np.testing.assert_array_equal(a, b)
         else:
@@ -78,6 +69,20 @@ def check(function, arguments, cpu="host", tolerance=1e-5) -> hlo.Instruction:
                 a.astype(wide), b.astype(wide), rtol=tolerance, atol=tolerance
             )
     return fusion
+
+
+def run(fusion: hlo.Instruction, values, cpu="host") -> list[np.ndarray]:
+    """The results of the fused loop's kernel, whose blocks run last first in two pieces."""
+    kernel = Kernel(fusion, for_cpu(cpu))
+    results = [aligned(s.dims, s.dtype.numpy) for s in fusion.result_shapes]
+    inputs = []
+    for value in values:
+        inputs.append(aligned(np.shape(value), value.dtype))
+        inputs[-1][...] = value
+    for result, operand in fusion.attributes["in_place"]:
+        results[result] = inputs[operand]
+    kernel.call([*inputs, *results], [kernel.emitted.work_count // 2])
+    return results
 
 
 def elementwise(x, r):
@@ -312,6 +317,24 @@ def test_products_of_an_elements_numbers(dtype):
 
         tolerance = {"bfloat16": 5e-2}.get(dtype, 2e-5)
         check(lambda y, b: lax.fori_loop(0, 3, step, y), [y, b], tolerance=tolerance)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "complex64"])
+@pytest.mark.parametrize("size", [1, 50])
+def test_sums_of_negative_zeros_are_zero(size, dtype):
+    """A sum begins with 0, of an element's numbers as of others, for one system and for many."""
+    y, a = np.zeros((size, 3)).astype(dtype), (-np.ones((3, 3))).astype(dtype)
+    with jax.enable_x64(True):
+        fusion = fusion_of(
+            lambda y, a: lax.fori_loop(0, 5, lambda _, y: jnp.einsum("ni,ij->nj", y, a), y), [y, a]
+        )
+        values = [
+            -np.ones(o.dims, o.dtype.numpy) if o.dims == (3, 3) else np.zeros(o.dims, o.dtype.numpy)
+            for o in fusion.operands
+        ]
+        results = run(fusion, values)
+    (got,) = (r for r in results if r.size == y.size)
+    assert not np.signbit(got.astype(np.complex128).view(np.float64)).any()
 
 
 def test_products_of_matrices():
