@@ -385,8 +385,16 @@ def _frontier(body: Computation, target: Target, worth_it: str) -> list[Instruct
         if o in worth
         and _small_enough(o)
         and not (i.opcode == "dot" and is_made_inside(i, o, target))
+        and not (i.is_elementwise and _adds_zeros(o))
     )
     return list(dict.fromkeys(found))
+
+
+def _adds_zeros(i: Instruction) -> bool:
+    """Whether ``i`` makes complex numbers of real ones, which costs an elementwise reader nothing: in memory they take
+    twice as much.
+    """
+    return i.opcode == "convert" and i.dtype.is_complex and not i.operands[0].dtype.is_complex
 
 
 def _small_enough(instruction: Instruction) -> bool:

@@ -7,6 +7,7 @@ import pytest
 from tripont.core.compiler import pipeline
 from tripont.core.compiler.importer.program import read_program
 from tripont.core.compiler.ir import hlo, verifier
+from tripont.core.compiler.ir.dtypes import C64
 from tripont.core.compiler.ir.hlo import Computation, Instruction, Module, TupleShape
 from tripont.core.compiler.passes import while_loops
 from tripont.core.compiler.passes.common_subexpressions import (
@@ -440,6 +441,30 @@ def test_invariant_work_is_hoisted() -> None:
     loop = next(i for i in after.entry.instructions if i.opcode == "while")
     assert "exponential" not in opcodes(loop.called[1])
     assert states(after) == 4
+
+
+@pytest.mark.parametrize("reader", ["multiply", "dot"])
+def test_complex_numbers_of_real_ones_are_made_where_elements_are_read(reader: str) -> None:
+    """In memory they would take twice as much. A product reads them from memory either way."""
+    n, w, z = parameter(0, dtype=S32), parameter(1, 4, 4), parameter(2, 4, 4, dtype=C64)
+    wide = op("convert", w, dtype=C64)
+    if reader == "dot":
+        numbers = hlo.DotDimensionNumbers((1,), (0,))
+        new = op("dot", z, wide, dimension_numbers=numbers)
+    else:
+        new = op("multiply", z, wide)
+    results = op("add", n, number(1, dtype=S32)), w, new
+    shape = TupleShape(tuple(r.shape for r in results))
+    step = Computation.from_root("step", [n, w, z], Instruction("tuple", shape, results))
+    m, *others = (parameter(k, *p.dims, dtype=p.dtype) for k, p in enumerate((n, w, z)))
+    condition = Computation.from_root(
+        "condition", [m, *others], compare(m, number(3, dtype=S32), "LT")
+    )
+    a, b = parameter(0, 4, 4), parameter(1, 4, 4, dtype=C64)
+    start = [number(0, dtype=S32), a, b]
+    loop = Instruction("while", shape, start, called=[condition, step])
+    after = hoist_invariants(module([a, b], hlo.get_tuple_element(loop, 2)))
+    assert opcodes(after.entry).count("convert") == (reader == "dot")
 
 
 def test_loops_of_one_body_share_nothing_after_hoisting() -> None:
