@@ -84,15 +84,21 @@ def convolution(
     padding: int = 0,
     groups: int = 1,
     outputs: int = 8,
+    last: bool = False,
 ) -> Iterator[str]:
-    """Images [2, features, size, size], ``outputs`` features of the result a group."""
+    """Images [2, features, size, size], or features ``last``, with ``outputs`` features of the result a group."""
     image = (2, features, size, size)
     kernel = (outputs * groups, features // groups, window, window)
     edge = (size + 2 * padding - window) // stride + 1
     result = (2, outputs * groups, edge, edge)
-    x, y, z = tensor(image, element), tensor(kernel, element), tensor(result, "i32")
+    order = (0, 2, 3, 1) if last else (0, 1, 2, 3)
+    x, z = (
+        tensor(tuple(dims[d] for d in order), t) for dims, t in ((image, element), (result, "i32"))
+    )
+    y = tensor(kernel, element)
+    places = "b, 0, 1, f" if last else "b, f, 0, 1"
     program = f"""func.func @main(%x: {x}, %y: {y}) -> {z} {{
-      %0 = stablehlo.convolution(%x, %y) dim_numbers = [b, f, 0, 1]x[o, i, 0, 1]->[b, f, 0, 1],
+      %0 = stablehlo.convolution(%x, %y) dim_numbers = [{places}]x[o, i, 0, 1]->[{places}],
         window = {{stride = [{stride}, {stride}], pad = [[{padding}, {padding}], [{padding}, {padding}]]}}
         {{batch_group_count = 1 : i64, feature_group_count = {groups} : i64}} : ({x}, {y}) -> {z}
       return %0 : {z}
@@ -101,7 +107,8 @@ def convolution(
     executable = _tripont.Executable.load(artifact)
     for left, right in (("least", "least"), ("greatest", "least"), ("mixed", "mixed")):
         a, w = values(left, element, image), values(right, element, kernel)
-        (got,) = executable.run(client.devices[0], [a, w])
+        given = np.ascontiguousarray(a.transpose(order))
+        (got,) = executable.run(client.devices[0], [given, w])
         pad = ((0, 0), (0, 0), (padding, padding), (padding, padding))
         padded = np.pad(a.astype(np.int64), pad).reshape(2, groups, features // groups, -1)
         padded = padded.reshape(*padded.shape[:3], size + 2 * padding, size + 2 * padding)
@@ -111,7 +118,8 @@ def convolution(
             reach = (edge - 1) * stride + 1
             seen = padded[..., i : i + reach : stride, j : j + reach : stride]
             want += np.einsum("ngchw,goc->ngohw", seen, kernels[..., i, j])
-        wrong = int((np.asarray(got) != want.reshape(result).astype(np.int32)).sum())
+        exact = want.reshape(result).transpose(order).astype(np.int32)
+        wrong = int((np.asarray(got) != exact).sum())
         if wrong:
             yield (
                 f"convolution of {element}, {size}x{size}x{features}, window {window}, stride {stride}, "
@@ -148,6 +156,9 @@ def differences(client: Any) -> Iterator[str]:
         yield from convolution(client, element, 12, 32, 5, padding=2, groups=4)
         yield from convolution(client, element, 5, 1024, 1)
         yield from convolution(client, element, 5, 1100, 1)
+        # Depthwise ones, with features last, have a kernel of their own.
+        yield from convolution(client, element, 14, 40, 3, 1, 1, groups=40, outputs=1, last=True)
+        yield from convolution(client, element, 15, 40, 7, 2, 3, groups=40, outputs=2, last=True)
         # Rows of a product: windows of one element, and of few positions.
         yield from convolution(client, element, 9, 1100, 1, outputs=40)
         yield from convolution(client, element, 5, 120, 3, padding=1, outputs=40)

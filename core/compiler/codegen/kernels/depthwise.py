@@ -6,7 +6,8 @@ A tile has some rows by some columns of positions, and one vector of features. E
 for all sums of the tile that it is a term of. The array has no padding: a tile that reaches over its edge takes
 what lies outside from a vector of zeros. A unit of work is a row of tiles, or a part of a long one, with all features:
 it reads memory in its order, and finds the rows that it shares with the unit before in the caches. A sum is added up in
-the order of the window's elements, whatever the tile.
+the order of the window's elements, whatever the tile. Integers of 8 and 16 bits are extended to 32 where they are
+loaded; their sums are exact modulo 2^32.
 
 Attributes (``config``): ``axes``, the rows and the columns (:class:`Axis`); ``batch``; ``features`` of the result, and
 ``each``, how many of them an input feature has; ``sums``, the element type of sums; ``lanes`` of a vector; ``tile``,
@@ -204,6 +205,8 @@ class _DepthwiseProduct(Places):
 
     def multiply_add(self, a: Value, b: Value, total: Value) -> Value:
         builder = self.b
+        if self.sums.is_integer:  # (LLVM multiplies numbers of 16 bits by instructions for them.)
+            return builder.binary("add", builder.binary("mul", a, b), total)
         if self.frame.target.has("fma") or not self.frame.target.is_x86:
             return builder.intrinsic("fma", [a, b, total])
         return builder.binary("fadd", builder.binary("fmul", a, b), total)

@@ -11,6 +11,8 @@ operands           generated                                                    
 =================  ===================================================================  ============================
 floats, depthwise  features last, in one or two dimensions, without base dilation       the rows below
                    (:mod:`.depthwise`); Zen 3: features first in two, with a stride
+8 and 16 bits,     the same; without VNNI windows of up to 36 elements                  the rows below
+depthwise
 bytes, x86-64      as products, 1x1 of 32 features and more, in and out, and larger     the row below
 without AMX        windows of up to 128 positions (:func:`.window_rows.match_bytes`)
 integers           all                                                                  the "convolution" kernel

@@ -12,12 +12,21 @@ from tripont.core.compiler.ir.dtypes import DType
 from tripont.core.compiler.ir.hlo import Instruction
 from tripont.core.compiler.ir.hlo import WindowDimension as W
 from tripont.core.compiler.observe.dump import Dump
+from tripont.core.compiler.passes.library.depthwise import match_depthwise
 from tripont.core.compiler.targets.host import for_cpu
 
 from tests.core.compiler.builders import module
-from tests.core.compiler.codegen.kernels.test_convolution import LAYOUTS, SAME, convolution
+from tests.core.compiler.codegen.kernels.test_convolution import (
+    LAYOUTS,
+    SAME,
+    convolution,
+    reference,
+)
 from tests.core.compiler.codegen.kernels.test_window_product import check
+from tests.core.compiler.codegen.kernels.test_window_product import cpu as level
 from tests.core.compiler.test_native import NativeSimulation
+
+__all__ = ["level"]
 
 SIZES = {"N": 2, "C": 40, "O": 40, "H": 13, "W": 19}
 WINDOWS = {
@@ -61,6 +70,42 @@ def test_element_types(dtype: DType, onednn: bool) -> None:
     i = made(dtype=dtype)
     compiled(i, onednn=onednn)
     check(i)
+
+
+@pytest.mark.parametrize("window", ["same", "5x5", "strides", "window dilation"])
+@pytest.mark.parametrize(
+    ("dtype", "result"),
+    [
+        (dtypes.S8, dtypes.S32),
+        (dtypes.U8, dtypes.S32),
+        (dtypes.S16, dtypes.S32),
+        (dtypes.U16, dtypes.U32),
+        (dtypes.S8, dtypes.S8),
+    ],
+    ids=str,
+)
+def test_small_integers(dtype: DType, result: DType, window: str, level: str) -> None:
+    """Exact modulo 2^32 (or 2^8) for the worst values, with the instructions of each level."""
+    i = made(dtype=dtype, result=result, window=WINDOWS[window])
+    simulation = compiled(i, level)
+    check(i, level, extreme=True)
+    limits = np.iinfo(dtype.numpy)
+    for value in (limits.min, limits.max):
+        arrays = [np.full(o.dims, value, dtype.numpy) for o in i.operands]
+        (got,) = simulation.run(arrays)
+        np.testing.assert_array_equal(got, reference(i, *arrays))
+
+
+@pytest.mark.parametrize(
+    ("cpu", "is_one"), [("znver5", True), ("x86-64-v3+avxvnni", True), ("x86-64-v4", False)]
+)
+def test_large_windows_of_bytes(cpu: str, is_one: bool) -> None:
+    """With one instruction for a product and its sum; wide integers are never computed so."""
+    sizes = {**SIZES, "H": 20}
+    for size, dtype in ((7, dtypes.S8), (7, dtypes.S32), (5, dtypes.S8)):
+        i = made(sizes=sizes, window=[W(size, 1, 3, 3)] * 2, dtype=dtype, result=dtypes.S32)
+        found = match_depthwise(i, for_cpu(cpu)) is not None
+        assert found is (dtype is dtypes.S8 and (is_one or size == 5))
 
 
 @pytest.mark.parametrize("features", [4, 5, 16, 17, 33])
