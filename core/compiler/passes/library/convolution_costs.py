@@ -10,7 +10,8 @@ and on a Xeon of that kind with AMX.
 operands           generated                                                            otherwise
 =================  ===================================================================  ============================
 floats, depthwise  features last, in one or two dimensions, without base dilation       the rows below
-                   (:mod:`.depthwise`); Zen 3: features first in two, with a stride
+                   (:mod:`.depthwise`); Zen 3 and 5: features first in two, with a
+                   stride
 8 and 16 bits,     the same; without VNNI windows of up to 36 elements                  the rows below
 depthwise
 bytes, x86-64      as products, 1x1 of 32 features and more, in and out, and larger     the row below

@@ -24,7 +24,7 @@ HALVED = [W(3, 2, 1, 1)] * 2
 
 
 @pytest.mark.parametrize(
-    ("zen_3", "options"),
+    ("turned", "options"),
     [
         (True, {}),
         (True, {"window": [W(3, 1, 1, 1), W(3, 2, 1, 1)]}),
@@ -36,21 +36,23 @@ HALVED = [W(3, 2, 1, 1)] * 2
     ],
     ids=str,
 )
-def test_which_are_turned(zen_3: bool, options: dict[str, Any]) -> None:
+def test_which_are_turned(turned: bool, options: dict[str, Any]) -> None:
     given = {"sizes": SIZES, "window": HALVED, "layout": FIRST, "feature_groups": 24, **options}
     made = convolution(**given)
-    assert (match_depthwise(made, for_cpu("znver3")) is not None) is zen_3
-    for other in ("znver4", "znver5", "x86-64-v3"):
+    for cpu in ("znver3", "znver5"):
+        assert (match_depthwise(made, for_cpu(cpu)) is not None) is turned
+    for other in ("znver4", "x86-64-v3"):
         assert match_depthwise(made, for_cpu(other)) is None
 
 
 @pytest.mark.parametrize("outputs", [24, 48])
 @pytest.mark.parametrize("window", [HALVED, [W(5, 1, 2, 2), W(2, 3, 0, 1)]], ids=str)
-@pytest.mark.parametrize("dtype", [dtypes.F32, dtypes.BF16], ids=str)
+@pytest.mark.parametrize("dtype", [dtypes.F32, dtypes.BF16, dtypes.S8], ids=str)
 def test_numbers(dtype: dtypes.DType, window: list[W], outputs: int) -> None:
     """On whatever CPU this is."""
     sizes = {**SIZES, "O": outputs}
-    made = convolution(sizes, window, FIRST, feature_groups=24, dtype=dtype, result=dtype)
+    result = dtypes.S32 if dtype is dtypes.S8 else dtype
+    made = convolution(sizes, window, FIRST, feature_groups=24, dtype=dtype, result=result)
     target = priced("host", True, convolutions={"turns_strided_depthwise": True})
     after = pipeline.run(module(made.operands, made), target, Dump())
     assert "depthwise-product" in kinds(after)
