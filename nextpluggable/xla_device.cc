@@ -1,6 +1,7 @@
 #include "nextpluggable/xla_device.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <utility>
@@ -57,15 +58,31 @@ void AllowStrings(absl::string_view attribute, tf::KernelDef* kernel) {
   }
 }
 
-// Leaves complex numbers of the types that a kernel's attribute may be.
-void AllowComplexAlone(absl::string_view attribute, tf::KernelDef* kernel) {
+// Leaves `types` of the types that a kernel's attribute may be.
+void AllowAlone(std::initializer_list<tf::DataType> types, absl::string_view attribute,
+                tf::KernelDef* kernel) {
   for (tf::KernelDef::AttrConstraint& constraint : *kernel->mutable_constraint()) {
     if (constraint.name() != attribute) continue;
     auto* list = constraint.mutable_allowed_values()->mutable_list();
     list->clear_type();
-    list->add_type(tf::DT_COMPLEX64);
-    list->add_type(tf::DT_COMPLEX128);
+    for (const tf::DataType type : types) list->add_type(type);
   }
+}
+
+// Whether a kernel of tf2xla is registered, with which types.
+bool KeepKernel(tf::KernelDef* kernel) {
+  // The messages of assertions, which compiled functions leave out.
+  if (kernel->op() == "Const") AllowStrings("dtype", kernel);
+  if (kernel->op() == "Assert") AllowStrings("T", kernel);
+  // tf2xla's kernel makes complex numbers of real ones.
+  if (kernel->op() == "ConjugateTranspose") {
+    AllowAlone({tf::DT_COMPLEX64, tf::DT_COMPLEX128}, "T", kernel);
+  }
+  // tf2xla's kernel refuses the other types.
+  if (kernel->op() == "Range") {
+    AllowAlone({tf::DT_INT32, tf::DT_INT64, tf::DT_FLOAT, tf::DT_DOUBLE}, "Tidx", kernel);
+  }
+  return KeepOp(kernel->op());
 }
 
 }  // namespace
@@ -74,18 +91,7 @@ void RegisterXlaDevice() {
   // Otherwise an op that XLA cannot translate would, in a compiled function, be given the kernel
   // that it has for any device, which finds no tensors to compute with: the process would end.
   tf::AddSymbolicExecutionDevice(kCompilationDevice);
-  tf::XlaOpRegistry::RegisterBackend(kCompilationDevice, tf::kGpuAllTypes,
-                                     [](tf::KernelDef* kernel) {
-                                       // The messages of assertions, which compiled functions leave
-                                       // out.
-                                       if (kernel->op() == "Const") AllowStrings("dtype", kernel);
-                                       if (kernel->op() == "Assert") AllowStrings("T", kernel);
-                                       // tf2xla's kernel makes complex numbers of real ones.
-                                       if (kernel->op() == "ConjugateTranspose") {
-                                         AllowComplexAlone("T", kernel);
-                                       }
-                                       return KeepOp(kernel->op());
-                                     });
+  tf::XlaOpRegistry::RegisterBackend(kCompilationDevice, tf::kGpuAllTypes, KeepKernel);
 
   // jit_compile=True compiles; the automatic clustering of tf.config.optimizer.set_jit does if it
   // is asked for.

@@ -5,8 +5,10 @@
 #include <cstddef>
 #include <string_view>
 
+#include "absl/types/span.h"
 #include "tensorflow/compiler/tf2xla/type_util.h"
 #include "xla/hlo/builder/lib/constants.h"
+#include "xla/hlo/builder/lib/matrix.h"
 #include "xla/hlo/builder/xla_builder.h"
 
 namespace tripont::tensorflow {
@@ -15,8 +17,9 @@ namespace {
 namespace tf = ::tensorflow;
 
 // The kernels of depthwise convolutions, and of gradients of convolutions, divide by the channels of
-// the filter. Those of average pools and of strided slices give a dimension one element at least.
-constexpr std::array<std::string_view, 13> kOps = {"AvgPool3DGrad",
+// the filter. Those of average pools and of strided slices give a dimension one element at least. That
+// of singular values takes one of their number at least.
+constexpr std::array<std::string_view, 14> kOps = {"AvgPool3DGrad",
                                                    "AvgPoolGrad",
                                                    "Conv2DBackpropFilter",
                                                    "Conv2DBackpropInput",
@@ -28,7 +31,22 @@ constexpr std::array<std::string_view, 13> kOps = {"AvgPool3DGrad",
                                                    "DepthwiseConv2dNative",
                                                    "DepthwiseConv2dNativeBackpropFilter",
                                                    "DepthwiseConv2dNativeBackpropInput",
-                                                   "StridedSliceGrad"};
+                                                   "StridedSliceGrad",
+                                                   "Svd"};
+
+bool IsEmpty(const tf::PartialTensorShape& shape) {
+  return shape.IsFullyDefined() && shape.num_elements() == 0;
+}
+
+// Zeros, or identity matrices: the vectors to no singular values are any that are orthogonal.
+xla::XlaOp ZerosOrIdentity(xla::XlaBuilder* builder, xla::PrimitiveType type,
+                           const tf::PartialTensorShape& shape) {
+  const auto sizes = shape.dim_sizes();
+  if (IsEmpty(shape)) return xla::Broadcast(xla::Zero(builder, type), sizes);
+  const size_t batch = sizes.size() - 2;
+  const auto matrix = xla::IdentityMatrix(builder, type, sizes[batch], sizes[batch + 1]);
+  return xla::Broadcast(matrix, absl::MakeConstSpan(sizes).first(batch));
+}
 
 }  // namespace
 
@@ -36,18 +54,18 @@ bool SetEmptyResults(tf::XlaOpKernelContext* context,
                      const std::vector<tf::PartialTensorShape>& shapes) {
   const std::string_view op = context->op_kernel().type_string_view();
   if (std::find(kOps.begin(), kOps.end(), op) == kOps.end()) return false;
-  const auto is_empty = [](const tf::PartialTensorShape& shape) {
-    return shape.IsFullyDefined() && shape.num_elements() == 0;
-  };
-  if (shapes.empty() || !std::all_of(shapes.begin(), shapes.end(), is_empty)) return false;
+  if (shapes.empty()) return false;
+  // The first result of Svd are the singular values.
+  const bool is_empty = op == "Svd" ? IsEmpty(shapes[0]) && shapes.size() == 3
+                                    : std::all_of(shapes.begin(), shapes.end(), IsEmpty);
+  if (!is_empty) return false;
   for (size_t output = 0; output < shapes.size(); ++output) {
     const int index = static_cast<int>(output);
     xla::PrimitiveType type = xla::PRIMITIVE_TYPE_INVALID;
     if (!tf::DataTypeToPrimitiveType(context->expected_output_dtype(index), &type).ok()) {
       return false;
     }
-    const auto sizes = shapes[output].dim_sizes();
-    context->SetOutput(index, xla::Broadcast(xla::Zero(context->builder(), type), sizes));
+    context->SetOutput(index, ZerosOrIdentity(context->builder(), type, shapes[output]));
   }
   return true;
 }

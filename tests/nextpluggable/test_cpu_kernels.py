@@ -103,6 +103,22 @@ def test_linear_systems_are_solved(way: str, dtype: str) -> None:
     assert not {"MatrixInverse", "TridiagonalSolve"} & set(tripont.tensorflow.ops_on_cpu())
 
 
+@pytest.mark.parametrize(
+    ("way", "dtype"), [("eager", tf.float16), ("eager", tf.bfloat16), ("function", tf.bfloat16)]
+)
+def test_ranges_of_short_floats(way: str, dtype: tf.DType) -> None:
+    """XLA's kernel refuses them, and no function may have one of float16: Keras's RandomErasing makes them eagerly."""
+    tf.config.set_soft_device_placement(True)
+
+    def compute(limit: tf.Tensor) -> tf.Tensor:
+        return tf.range(tf.zeros([], dtype), limit, tf.constant(0.75, dtype))
+
+    with tf.device("XPU:0"):
+        result = _WAYS[way](compute)(tf.constant(9.0, dtype))
+    assert result.dtype == dtype
+    np.testing.assert_array_equal(tf.cast(result, tf.float32), np.arange(0.0, 9.0, 0.75))
+
+
 def test_a_device_that_is_not_there(capfd: pytest.CaptureFixture[str]) -> None:
     """It is an error under strict placement; otherwise the op runs on the CPU, which is said and listed."""
     with tf.device("XPU:7"), pytest.raises(tf.errors.InvalidArgumentError, match="XPU:7"):

@@ -194,6 +194,29 @@ def test_results_without_elements(name: str, jit_compile: bool) -> None:
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize(
+    "shape", [(0, 0), (0, 2), (2, 0), (3, 0, 2), (3, 2, 0), (2, 0, 3, 2)], ids=str
+)
+def test_singular_values_of_matrices_without_elements(
+    shape: tuple[int, ...], jit_compile: bool
+) -> None:
+    """They were an error, and so were the rank, the norm and the pseudo-inverse of such matrices."""
+
+    def compute() -> list[tf.Tensor]:
+        a = tf.ones(shape)
+        full, thin = (tf.linalg.svd(a, full_matrices=full) for full in (True, False))
+        values = tf.linalg.svd(a, compute_uv=False)
+        return [*full, *thin, values, tf.linalg.matrix_rank(a), tf.linalg.pinv(a)]
+
+    with tf.device("XPU:0"):
+        results = (tf.function(compute, jit_compile=True) if jit_compile else compute)()
+    with tf.device("CPU:0"):
+        expected = compute()
+    for result, other in zip(results, expected, strict=True):
+        np.testing.assert_array_equal(result, other, strict=True)
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
 def test_a_filter_without_channels_is_an_error(jit_compile: bool) -> None:
     """It ended the process."""
 
