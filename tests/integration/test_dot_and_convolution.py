@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jax import lax
 
@@ -161,3 +162,28 @@ ALL = DOTS + CONVOLUTIONS + GRADIENTS + MASKED
 @pytest.mark.parametrize("config", ALL, ids=str)
 def test_dot_and_convolution(config: Config, xpu: Any, cpu: Any) -> None:
     check(config, xpu, cpu)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float8_e4m3fn", "float8_e5m2", "float8_e4m3b11fnuz", "float8_e3m4", "float4_e2m1fn"]
+)
+@pytest.mark.parametrize(("groups", "each"), [(1, 16), (2, 8), (16, 1), (16, 2)])
+@pytest.mark.parametrize("layout", [("NHWC", "HWIO", "NHWC"), ("NCHW", "OIHW", "NCHW")])
+def test_convolutions_of_short_floats(
+    dtype: str, groups: int, each: int, layout: tuple[str, str, str], xpu: Any
+) -> None:
+    """Sums are taken in floats that LLVM has, and rounded once: those of small whole numbers are exact."""
+    random_ = np.random.default_rng(0)
+    sizes = {"N": 2, "H": 9, "W": 9, "C": 16, "I": 16 // groups, "O": groups * each}
+    x = random_.choice([-1.0, 0.0, 1.0], [sizes[c] for c in layout[0]])
+    sizes |= {"H": 3, "W": 3}
+    w = random_.choice([-1.0, 0.0, 0.0, 1.0], [sizes[c] for c in layout[1]])
+    convolve = functools.partial(
+        lax.conv_general_dilated, window_strides=(1, 1), padding="SAME", dimension_numbers=layout,
+        feature_group_count=groups,
+    )  # fmt: skip
+    with jax.default_device(xpu):
+        got = jax.jit(convolve)(jnp.asarray(x, dtype), jnp.asarray(w, dtype))
+        want = jax.jit(convolve)(jnp.asarray(x, "float32"), jnp.asarray(w, "float32"))
+    wanted = np.asarray(want).astype(got.dtype)
+    np.testing.assert_array_equal(np.asarray(got).astype(np.float32), wanted.astype(np.float32))

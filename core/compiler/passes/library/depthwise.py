@@ -108,11 +108,12 @@ def _turned(convolution: Instruction, target: Target) -> Instruction | None:
 
 def _are_summed(lhs: DType, rhs: DType, sums: DType) -> bool:
     """Whether products of these types are added up in numbers of type ``sums``, which hold all values of theirs:
-    floats, or integers of 8 and 16 bits, whose products are exact modulo 2^32.
+    floats that LLVM has (sums for results of 8 bits and less are not), or integers of 8 and 16 bits, whose products
+    are exact modulo 2^32.
     """
     types = (lhs, rhs)
     if sums.is_float:
-        return all(t.is_float and t.bits <= sums.bits for t in types)
+        return sums.bits >= 32 and all(t.is_float and t.bits <= sums.bits for t in types)
     return sums.bits == 32 and all(t.is_integer and 8 <= t.bits <= 16 for t in types)
 
 
