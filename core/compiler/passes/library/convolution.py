@@ -57,13 +57,35 @@ MAX_SPATIAL_DIMENSIONS: Final = 3
 
 def match_convolution(convolution: Instruction, context: Context) -> Instruction | None:
     """The library call that computes ``convolution``, or None if it is left to generated code."""
+    return _transposed_gradient(convolution, context) or _match_as_it_is(convolution, context)
+
+
+def _transposed_gradient(convolution: Instruction, context: Context) -> Instruction | None:
+    """The gradient of the weights of a transposed convolution as that of a strided one, right beside infinities too;
+    None if ``convolution`` is of another kind.
+    """
     strided = as_strided(convolution)
-    if strided is not None:
-        generates = convolution_costs.generates_transposed_gradient(strided, context.target)
-        gradient = _generated(strided, context) if generates else None
-        gradient = gradient or match_convolution(strided, context)
-        if gradient is not None:
-            return reversed_again(gradient, convolution)
+    if strided is None or convolution.dtype.is_complex:
+        return None
+    generates = convolution_costs.generates_transposed_gradient(strided, context.target)
+    gradient = _generated(strided, context) if generates else None
+    gradient = gradient or _match_as_it_is(strided, context)
+    if gradient is None:
+        return None
+    found = reversed_again(gradient, convolution)
+    # The zeros of its padding meet what no sum of the other one has: a NaN of an infinity.
+    is_padded = any(max(w.padding_low, w.padding_high) > 0 for w in strided.attributes["window"])
+    if not is_padded or not convolution.dtype.is_float:
+        return found
+
+    def exact(operands: Sequence[Instruction]) -> Instruction:
+        again = convolution.replace(operands=operands)
+        return _match_as_it_is(again, context) or again
+
+    return guarded.unless_nan(found, convolution.operands, exact)
+
+
+def _match_as_it_is(convolution: Instruction, context: Context) -> Instruction | None:
     found = (
         match_first_points(convolution, context)
         or match_few_positions(convolution, context)

@@ -79,6 +79,23 @@ def test_numbers(dtype: DType, options: dict[str, Any], level: str) -> None:
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda o: str(o)[:90])
+@pytest.mark.parametrize("dtype", [dtypes.F32, dtypes.BF16], ids=str)
+def test_an_infinity_of_the_input_stays_in_its_sums(
+    dtype: DType, options: dict[str, Any], level: str
+) -> None:
+    """Elements of the input that lie outside of a window meet the zeros of the strided one's padding."""
+    made = made_of(options, dtype)
+    simulation = NativeSimulation(after(made, level, onednn=False), level)
+    x, y = arrays_of(made)
+    for corner in (0, -1):
+        wrong = x.copy()
+        wrong[(corner,) * x.ndim] = np.inf
+        (got,) = simulation.run([wrong, y])
+        want = reference(made, wrong, y)
+        np.testing.assert_array_equal(got.astype(np.float32), want.astype(np.float32))
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda o: str(o)[:90])
 def test_the_strided_one_is_the_same_by_the_definition(options: dict[str, Any]) -> None:
     made = made_of(options, dtypes.S32)
     strided = as_strided(made)
