@@ -20,9 +20,8 @@
 namespace tripont {
 namespace {
 
-constexpr size_t kSmallLimit = 32 << 10;  // larger blocks are mappings of their own
 constexpr size_t kSlabSize = 1 << 20;
-constexpr size_t kHugePage = 2 << 20;
+constexpr size_t kHugePage = Allocator::kHugePage;
 // A huge page may be used in part if it wastes less than this.
 constexpr size_t kSmallWaste = kHugePage / 8;
 // Mappings of less than a huge page are cut from ranges of this size, so that they share huge pages.
@@ -30,8 +29,8 @@ constexpr size_t kRangeSize = 64 << 20;
 // How much must be reserved for that: the huge page that was cut last is used in part.
 constexpr int64_t kRangesFrom = 32 << 20;
 // Where no block of the right class is free, one of the next classes is taken if it is not much
-// larger.
-constexpr int kClassesToTry = 3;
+// larger: by up to one in so many.
+constexpr size_t kMostTooLarge = 4;
 
 constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
 
@@ -180,15 +179,23 @@ Allocator::~Allocator() {
 int Allocator::ClassOf(size_t size) {
   if (size <= 1024) return size == 0 ? 0 : static_cast<int>((size - 1) / 64);
   const size_t last = size - 1;
+  if (kSmallLimit <= last && last < kHugePage)
+    return kFirstPageClass + static_cast<int>((last - kSmallLimit) / kSmallPage);
   const int log2 = std::bit_width(last) - 1;  // at least 10
-  return kLinearClasses + 8 * (log2 - 10) + static_cast<int>(last >> (log2 - 3) & 7);
+  const int eighth = static_cast<int>(last >> (log2 - 3) & 7);
+  return last < kSmallLimit ? kLinearClasses + 8 * (log2 - 10) + eighth
+                            : kLastClasses + 8 * (log2 - 21) + eighth;
 }
 
 size_t Allocator::ClassSize(int index) {
   if (index < kLinearClasses) return static_cast<size_t>(index + 1) * 64;
-  const int doubling = (index - kLinearClasses) / 8;
-  const int eighth = (index - kLinearClasses) % 8;
-  return (size_t{1024} << doubling) + static_cast<size_t>(eighth + 1) * (size_t{128} << doubling);
+  if (kFirstPageClass <= index && index < kLastClasses)
+    return kSmallLimit + static_cast<size_t>(index - kFirstPageClass + 1) * kSmallPage;
+  const bool small = index < kFirstPageClass;
+  const int number = index - (small ? kLinearClasses : kLastClasses);
+  const int doubling = number / 8, eighth = number % 8;
+  const size_t from = (small ? size_t{1024} : kHugePage) << doubling;
+  return from + static_cast<size_t>(eighth + 1) * (from / 8);
 }
 
 void* Allocator::CutFromSlab(size_t size) {
@@ -208,7 +215,7 @@ void* Allocator::CutFromSlab(size_t size) {
 }
 
 void* Allocator::Map(size_t size) {
-  size = RoundUp(size, 4096);
+  size = RoundUp(size, kSmallPage);
   if (!budget_->TryReserve(size)) return nullptr;
   if (source_ != nullptr) {
     void* const memory = source_->Map(size);
@@ -247,7 +254,7 @@ void* Allocator::CutFromRange(size_t size) {
 }
 
 void Allocator::Unmap(void* data, size_t size) {
-  size = RoundUp(size, 4096);
+  size = RoundUp(size, kSmallPage);
   AllowAccess(data, size);  // whoever gets these addresses next
   source_ != nullptr ? source_->Unmap(data, size) : static_cast<void>(munmap(data, size));
   reserved_.fetch_sub(static_cast<int64_t>(size), std::memory_order_relaxed);
@@ -260,8 +267,8 @@ Block Allocator::TryAllocate(size_t size) {
   size_t class_size = ClassSize(index);
   void* data = nullptr;
   const bool large = class_size > kSmallLimit;
-  const int last_try = large ? std::min(index + kClassesToTry, kNumClasses) : index + 1;
-  for (int i = index; i < last_try && data == nullptr; ++i) {
+  const int last_try = large ? ClassOf(class_size + class_size / kMostTooLarge) : index;
+  for (int i = index; i <= std::min(last_try, kNumClasses - 1) && data == nullptr; ++i) {
     SizeClass& size_class = classes_[i];
     const std::lock_guard<SpinLock> lock(size_class.lock);
     if (i == index) ++size_class.num_allocs;

@@ -80,6 +80,9 @@ class TRIPONT_EXPORT MemoryBudget {
 class TRIPONT_EXPORT Allocator {
  public:
   static constexpr size_t kAlignment = 64;
+  static constexpr size_t kSmallLimit = 32 << 10;  // larger blocks are mappings of their own
+  static constexpr size_t kSmallPage = 4 << 10;
+  static constexpr size_t kHugePage = 2 << 20;
 
   // `budget` outlives the allocator. `cache_limit`: bytes of free large blocks to keep. `source`:
   // where memory comes from (outlives the allocator; see backend.h); null: the system.
@@ -130,9 +133,13 @@ class TRIPONT_EXPORT Allocator {
     FreeBlock* free = nullptr;  // linked through the blocks themselves
     int64_t num_allocs = 0;
   };
-  // Sixteen classes of 64 bytes each up to 1024, then eight a doubling.
+  // Sixteen classes of 64 bytes each up to 1024, then eight a doubling; but from kSmallLimit to
+  // kHugePage one for each number of small pages: such blocks share huge pages, where what nobody
+  // asked for would take memory too.
   static constexpr int kLinearClasses = 16;
-  static constexpr int kNumClasses = kLinearClasses + 8 * 38;
+  static constexpr int kFirstPageClass = kLinearClasses + 8 * 5;  // behind kSmallLimit
+  static constexpr int kLastClasses = kFirstPageClass + (kHugePage - kSmallLimit) / kSmallPage;
+  static constexpr int kNumClasses = kLastClasses + 8 * 27;
 
   static int ClassOf(size_t size);
   static size_t ClassSize(int index);

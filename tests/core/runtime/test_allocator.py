@@ -41,6 +41,32 @@ def test_little_is_wasted(allocator):
         allocator.free(block)
 
 
+def test_a_page_is_wasted_where_blocks_share_huge_pages(allocator):
+    """A class of blocks that are larger by an eighth took so much more, in pages that are there as a whole."""
+    for size in range(32 * 1024 + 64, 2 * MIB, 9973):
+        block = allocator.allocate(size)
+        assert size <= block[1] < size + mmap.PAGESIZE
+        allocator.free(block)
+    for size in (2 * MIB + 64, 3 * MIB, 100 * MIB // 9):
+        block = allocator.allocate(size)
+        assert size <= block[1] <= size * 1.125
+        allocator.free(block)
+
+
+def test_a_free_block_serves_requests_of_a_little_less(allocator):
+    """A fresh one costs page faults, whatever its size."""
+    for size in (100_000, MIB, 3 * MIB):
+        block = allocator.allocate(size)
+        allocator.free(block)
+        for less in (size, size * 9 // 10):
+            again = allocator.allocate(less)
+            assert again == block
+            allocator.free(again)
+        much_less = allocator.allocate(size // 2)
+        assert much_less[0] != block[0]
+        allocator.free(much_less)
+
+
 def resident_bytes(address: int, size: int) -> int:
     """How much of a block that starts at a page lies in memory."""
     pages = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
