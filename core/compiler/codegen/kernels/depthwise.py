@@ -7,11 +7,13 @@ for all sums of the tile that it is a term of. The array has no padding: a tile 
 what lies outside from a vector of zeros. A unit of work is a row of tiles, or a part of a long one, with all features:
 it reads memory in its order, and finds the rows that it shares with the unit before in the caches. A sum is added up in
 the order of the window's elements, whatever the tile. Integers of 8 and 16 bits are extended to 32 where they are
-loaded; their sums are exact modulo 2^32.
+loaded; their sums are exact modulo 2^32. An instruction that adds pairs of products of 16 bits multiplies them: the
+upper half of each weight, which rhs has in 32 bits then, is 0.
 
 Attributes (``config``): ``axes``, the rows and the columns (:class:`Axis`); ``batch``; ``features`` of the result, and
-``each``, how many of them an input feature has; ``sums``, the element type of sums; ``lanes`` of a vector; ``tile``,
-its rows and columns. rhs is [rows of the window, columns of it, features].
+``each``, how many of them an input feature has; ``sums``, the element type of sums; ``lanes`` of a vector; ``form``,
+the instruction for pairs, or None; ``tile``, its rows and columns. rhs is [rows of the window, columns of it,
+features].
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from ..llvm_ir import Value, i64
 from ..representation import memory_type
 from .emit import EmittedKernel, Frame, emitter
 from .loops import count
+from .product_forms import ProductForm
 from .tiles import Places
 
 # Elements of a window that lie in registers beside a tile; of larger ones a row of the input does.
@@ -75,6 +78,7 @@ class _DepthwiseProduct(Places):
         self.each: int = config["each"]
         self.sums: DType = config["sums"]
         self.lanes: int = config["lanes"]
+        self.form: ProductForm | None = config["form"]
         self.tile: tuple[int, int] = config["tile"]
         self.inputs = self.features // self.each  # features of the input
         self.vector = llvm_ir.vector(memory_type(self.sums), self.lanes)
@@ -205,7 +209,10 @@ class _DepthwiseProduct(Places):
 
     def multiply_add(self, a: Value, b: Value, total: Value) -> Value:
         builder = self.b
-        if self.sums.is_integer:  # (LLVM multiplies numbers of 16 bits by instructions for them.)
+        if self.form is not None:
+            left, right = (builder.cast("bitcast", v, self.form.vector) for v in (a, b))
+            return self.form.multiply_add(builder, left, right, total)
+        if self.sums.is_integer:
             return builder.binary("add", builder.binary("mul", a, b), total)
         if self.frame.target.has("fma") or not self.frame.target.is_x86:
             return builder.intrinsic("fma", [a, b, total])
@@ -228,6 +235,9 @@ class _DepthwiseProduct(Places):
 
     def weight(self, kernel: Value, row: int, column: int) -> Value:
         at = (row * self.axes[1].window + column) * self.features
+        if self.form is not None:
+            place = self.b.gep(memory_type(self.rhs), kernel, i64(at))
+            return self.b.load(self.vector, place, self.rhs.size)
         return self.load(self.b.gep(memory_type(self.rhs), kernel, i64(at)), self.rhs, self.lanes)
 
     def load(self, pointer: Value, dtype: DType, lanes: int) -> Value:

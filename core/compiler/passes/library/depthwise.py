@@ -13,21 +13,25 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from ...codegen.kernels import product_forms
 from ...codegen.kernels.depthwise import Axis
+from ...ir import dtypes
 from ...ir.hlo import ConvolutionDimensionNumbers, Instruction, Shape, WindowDimension
 from ...ir.moves import transpose
-from ...ir.patterns import reshape
+from ...ir.patterns import convert, reshape, splat_value
 from .gemm import accumulator
+from .window_groups import narrowed
 
 if TYPE_CHECKING:
+    from ...codegen.kernels.product_forms import ProductForm
     from ...ir.dtypes import DType
     from ...targets.target import Target
 
 _MOST_WINDOW: Final = (
     64  # elements of a window, whose products are written out for all sums of a tile
 )
-# The same where products of integers are added by an instruction of their own: 7x7 took up to 1.27 times as long as the
-# kernel of other convolutions (a Zen 5 kept to AVX-512 and AVX2 without VNNI, and SSE).
+# The same where products of integers are added by an instruction of their own: 7x7 took up to 1.2 times as long as the
+# kernel of other convolutions (a Zen 5 kept to AVX2 and to SSE).
 _MOST_ADDED: Final = 36
 _LEAST_LANES: Final = 4
 
@@ -46,11 +50,8 @@ def match_depthwise(convolution: Instruction, target: Target) -> Instruction | N
     if not _are_summed(lhs.dtype, rhs.dtype, sums):
         return None
     multiplies_and_adds = target.has("avx512vnni") or target.has("avxvnni")
-    if (
-        sums.is_integer
-        and not multiplies_and_adds
-        and axes[0].window * axes[1].window > _MOST_ADDED
-    ):
+    most = _MOST_WINDOW if sums.is_float or multiplies_and_adds else _MOST_ADDED
+    if axes[0].window * axes[1].window > most:
         return None
     numbers: ConvolutionDimensionNumbers = convolution.attributes["dimension_numbers"]
     features = convolution.dims[-1]
@@ -60,6 +61,10 @@ def match_depthwise(convolution: Instruction, target: Target) -> Instruction | N
         lanes //= 2
     if lanes < _LEAST_LANES or lanes % each:
         return None
+    form = _pairs(lhs.dtype, rhs.dtype, lanes, target) if sums.is_integer else None
+    if form is not None:
+        wide = convert(rhs, dtypes.S32)
+        rhs = wide.derive("and", (wide, splat_value(0xFFFF, wide)))
     order = [*numbers.kernel_spatial, numbers.kernel_input_feature, numbers.kernel_output_feature]
     dims = (axes[0].window, axes[1].window, features)
     config: dict[str, Any] = {
@@ -69,11 +74,22 @@ def match_depthwise(convolution: Instruction, target: Target) -> Instruction | N
         "each": each,
         "sums": sums,
         "lanes": lanes,
+        "form": form,
         "tile": _tile(axes, 32 if target.vector_bytes >= 64 or not target.is_x86 else 16),
     }
     return convolution.derive(
         "depthwise-product", (lhs, reshape(transpose(rhs, order), dims)), {"config": config}
     )
+
+
+def _pairs(lhs: DType, rhs: DType, lanes: int, target: Target) -> ProductForm | None:
+    """The instruction that multiplies a number of 16 bits by another one in each of ``lanes``: one for pairs of them,
+    of which the second weight is 0. None if there is none, or the numbers are not of 16 bits with their sign.
+    """
+    if dtypes.U16 in (lhs, rhs):
+        return None
+    form = product_forms.choose(target, dtypes.S16, dtypes.S16, dtypes.S32)
+    return narrowed(form, lanes) if form is not None and form.instruction else None
 
 
 def _is_strided_first(convolution: Instruction) -> bool:
