@@ -91,6 +91,9 @@ absl::Status ResizeBilinearGrad(::tensorflow::XlaOpKernelContext* context,
 absl::Status ResizeNearestNeighbor(::tensorflow::XlaOpKernelContext* context,
                                    ::tensorflow::OpKernel& original);
 
+// singular_values.cc
+absl::Status Svd(::tensorflow::XlaOpKernelContext* context, ::tensorflow::OpKernel& original);
+
 // windows.cc. The original kernel of a pool with explicit padding is one for VALID.
 absl::Status ExtractImagePatches(::tensorflow::XlaOpKernelContext* context,
                                  ::tensorflow::OpKernel& original);

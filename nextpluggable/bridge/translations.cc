@@ -41,6 +41,7 @@ Rule FindTranslation(std::string_view op) {
       {"RsqrtGrad", GradientByResult},
       {"SeluGrad", SeluGrad},
       {"SqrtGrad", GradientByResult},
+      {"Svd", Svd},
       {"UpperBound", UpperBound},
   };
   const auto found = translations->find(op);

@@ -340,3 +340,44 @@ def test_counts_of_no_rows(jit_compile: bool) -> None:
         x = tf.zeros([0, 3], tf.int64)
         counts = (tf.function(count, jit_compile=True) if jit_compile else count)(x)
     assert tuple(counts.shape) == (0, 4)
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("shape", [(10, 5), (2, 5, 10), (1, 1), (3, 2, 20, 20)], ids=str)
+@pytest.mark.parametrize("dtype", [tf.float64, tf.float32, tf.float16])
+def test_singular_values(
+    dtype: tf.DType, shape: tuple[int, ...], full: bool, jit_compile: bool
+) -> None:
+    """The bridge's loops stop at a millionth: doubles were off by as much."""
+    x = _numbers(*shape, dtype=dtype.as_numpy_dtype)
+
+    def decompose(a: tf.Tensor) -> Any:
+        return tf.linalg.svd(a, full_matrices=full), tf.linalg.svd(a, compute_uv=False)
+
+    with tf.device("XPU:0"):
+        (s, u, v), alone = tf.function(decompose, jit_compile=jit_compile)(tf.constant(x))
+    assert {a.dtype for a in (s, u, v, alone)} == {dtype}
+    s, u, v, alone = (a.numpy().astype(np.float64) for a in (s, u, v, alone))
+    a = x.astype(np.float64)
+    m, n = shape[-2:]
+    k = min(m, n)
+    assert u.shape[-2:] == (m, m if full else k)
+    assert v.shape[-2:] == (n, n if full else k)
+    exact = np.linalg.svd(a, compute_uv=False)
+    limit = 50 * np.finfo(dtype.as_numpy_dtype).eps * max(1.0, exact.max())
+    product = (u[..., :k] * s[..., None, :]) @ v[..., :k].swapaxes(-1, -2)
+    for result, wanted in (
+        (s, exact),
+        (alone, exact),
+        (product, a),
+        (
+            u.swapaxes(-1, -2) @ u,
+            np.broadcast_to(np.eye(u.shape[-1]), (*shape[:-2], *2 * u.shape[-1:])),
+        ),
+        (
+            v.swapaxes(-1, -2) @ v,
+            np.broadcast_to(np.eye(v.shape[-1]), (*shape[:-2], *2 * v.shape[-1:])),
+        ),
+    ):
+        np.testing.assert_allclose(result, wanted, rtol=0, atol=limit)
