@@ -1,4 +1,7 @@
-"""``embedding_bag``: sums and means of rows of a table, which torch_xla computes on the CPU."""
+"""``embedding_bag``: sums, means and maxima of rows of a table.
+
+torch_xla computes them on the CPU, and of maxima the larger of each and 0.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import Any
 
 from . import selection
 
-_SUM, _MEAN = 0, 1
+_SUM, _MEAN, _MAX = 0, 1, 2
 
 
 def embedding_bag(
@@ -24,12 +27,12 @@ def embedding_bag(
 ) -> tuple[Any, Any, Any, Any]:
     """``aten::_embedding_bag``: a row for each bag, the bag of each index, the bags' sizes and an empty tensor.
 
-    The ``indices`` [n] of bag b begin at ``offsets[b]``. Maxima, sparse gradients and those that are scaled stay on the
-    CPU.
+    The ``indices`` [n] of bag b begin at ``offsets[b]``. Of maxima the last is not empty: it has the row of each.
+    Sparse gradients and those that are scaled stay on the CPU.
     """
     import torch
 
-    if mode not in (_SUM, _MEAN) or sparse or scale_grad_by_freq or indices.dim() != 1:
+    if sparse or scale_grad_by_freq or indices.dim() != 1:
         return kernel(  # type: ignore[no-any-return]
             weight,
             indices,
@@ -47,6 +50,12 @@ def embedding_bag(
     bag = (selection.searchsorted(begins, places, right=True) - 1).clamp(min=0)
     counts = torch.ones(indices.shape, dtype=torch.int64, device=weight.device)
     rows = weight.index_select(0, indices)
+    if mode == _MAX:
+        taken = torch.ones_like(bag) if padding_idx < 0 else (indices != padding_idx).long()
+        size = torch.zeros(bags, dtype=torch.int64, device=weight.device).index_add(0, bag, taken)
+        found = _rows_of_maxima(rows.detach(), indices, bag, taken > 0, bags)
+        total = torch.where((size > 0).unsqueeze(1), weight.gather(0, found), 0)
+        return total, bag, size, found
     if per_sample_weights is not None:
         rows = rows * per_sample_weights.unsqueeze(1)
     if padding_idx >= 0:
@@ -59,3 +68,31 @@ def embedding_bag(
         total = total / size.clamp(min=1).unsqueeze(1).to(total.dtype)
     nothing = torch.zeros(0, dtype=torch.int64, device=weight.device)
     return total, bag, size, nothing
+
+
+def _rows_of_maxima(rows: Any, indices: Any, bag: Any, taken: Any, bags: int) -> Any:
+    """[bags, columns]: the table's row with the first of the largest numbers of each column in a bag, 0 without any.
+
+    As on PyTorch's CPU, a NaN is larger than what follows it if it is the first of its bag, and is passed over if not.
+    """
+    import torch
+
+    n, columns = rows.shape
+    places = torch.arange(n, device=rows.device)
+    of_bags = bag.unsqueeze(1).expand(n, columns)
+
+    def reduce(values: Any, start: Any, how: str) -> Any:
+        into = torch.full((bags, columns), start, dtype=values.dtype, device=rows.device)
+        return into.scatter_reduce(0, of_bags, values, how)
+
+    def place(wanted: Any) -> Any:
+        given = torch.where(wanted & taken.unsqueeze(1), places.unsqueeze(1), n)
+        return reduce(given, n, "amin")
+
+    first = place(torch.ones_like(rows, dtype=torch.bool)).gather(0, of_bags) == places.unsqueeze(1)
+    infinity = float("inf")
+    known = torch.where(rows.isnan(), torch.where(first, infinity, -infinity).to(rows.dtype), rows)
+    largest = reduce(torch.where(taken.unsqueeze(1), known, -infinity), -infinity, "amax")
+    found = place(known == largest.gather(0, of_bags))
+    row = indices.to(torch.int64).index_select(0, found.clamp(max=max(n - 1, 0)).reshape(-1))
+    return torch.where(found < n, row.reshape(bags, columns), 0)

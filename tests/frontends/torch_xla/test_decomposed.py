@@ -350,6 +350,36 @@ CASES: dict[str, tuple[Callable[..., torch.Tensor], tuple[torch.Tensor, ...]]] =
         ),
         (numbers(10, 4),),
     ),
+    "largest embeddings": (
+        lambda w: functional.embedding_bag(
+            INDICES.to(w.device), w, OFFSETS.to(w.device), mode="max"
+        ),
+        (numbers(10, 4),),
+    ),
+    "largest of padded, negative and no embeddings": (
+        lambda w: functional.embedding_bag(
+            INDICES.to(w.device),
+            -w.exp(),
+            torch.tensor([0, 3, 3, 8], device=w.device),
+            mode="max",
+            padding_idx=4,
+            include_last_offset=True,
+        ),
+        (numbers(10, 4),),
+    ),
+    "largest of embeddings that are no numbers": (
+        lambda w: functional.embedding_bag(
+            torch.arange(6, device=w.device),
+            w,
+            torch.tensor([0, 2, 4], device=w.device),
+            mode="max",
+        ),
+        (
+            torch.tensor(
+                [[torch.nan, 1], [2, torch.nan], [-torch.inf, 3], [torch.nan, 4], [5, 6], [5, 7]]
+            ),
+        ),
+    ),
     "embeddings up to the last offset": (
         lambda w: functional.embedding_bag(
             INDICES.to(w.device),
