@@ -1,6 +1,6 @@
 """``embedding_bag``: sums, means and maxima of rows of a table.
 
-torch_xla computes them on the CPU, and of maxima the larger of each and 0.
+torch_xla computes sums and means on the CPU, and compares maxima with 0.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def embedding_bag(
 ) -> tuple[Any, Any, Any, Any]:
     """``aten::_embedding_bag``: a row for each bag, the bag of each index, the bags' sizes and an empty tensor.
 
-    The ``indices`` [n] of bag b begin at ``offsets[b]``. Of maxima the last is not empty: it has the row of each.
+    The ``indices`` [n] of bag b begin at ``offsets[b]``. With maxima the last has the row of each and is not empty.
     Sparse gradients and those that are scaled stay on the CPU.
     """
     import torch
