@@ -100,9 +100,9 @@ class _Writer:
             found.append(reshape(cut(drawn, 0, n * size, (n + 1) * size), self.dims))
         return found
 
-    def unit(self, bits: Instruction) -> Instruction:
-        """Numbers in [0, 1) of the computing dtype."""
-        kept = _SIGNIFICAND_BITS[self.rng.dtype.name]
+    def unit(self, bits: Instruction, dtype: DType) -> Instruction:
+        """Numbers in [0, 1) of the computing dtype, with as many bits as ``dtype`` holds."""
+        kept = _SIGNIFICAND_BITS[dtype.name]
         shifted = self.op(
             "shift-right-logical", bits.dtype, bits, self.full(bits.dtype.bits - kept, bits)
         )
@@ -130,12 +130,15 @@ class _Writer:
     def uniform(self) -> Instruction:
         low, high = self.bounds()
         (bits,) = self.bits(self.word(), 1)
-        return self.scaled(self.unit(bits), self.op("subtract", self.wide, high, low), low)
+        return self.scaled(
+            self.unit(bits, self.rng.dtype), self.op("subtract", self.wide, high, low), low
+        )
 
     def normal(self) -> Instruction:
         mean, deviation = self.bounds()
         first, second = self.bits(self.word(), 2)
-        radius_of, angle_of = self.unit(first), self.unit(second)
+        # Half precision too takes all bits of f32: the radius of 8 would end at 3.3, and the angle have 256 values.
+        radius_of, angle_of = self.unit(first, self.wide), self.unit(second, self.wide)
         # 1 - u is in (0, 1], where the logarithm is finite.
         positive = self.op("subtract", self.wide, self.full(1.0, radius_of), radius_of)
         logarithm = self.op("log", self.wide, positive)

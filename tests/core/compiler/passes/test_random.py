@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import ml_dtypes
 import numpy as np
 import pytest
 from tripont.core import _tripont
@@ -53,6 +56,20 @@ def test_normal(device: object, dtype: str, numpy: type) -> None:
     assert abs(values.std() - 0.5) < 5 * 0.5 / np.sqrt(2 * _COUNT)
     # 68.27 % within one deviation.
     assert abs((np.abs(values - 2) < 0.5).mean() - 0.6827) < 5 * 0.47 / np.sqrt(_COUNT)
+
+
+@pytest.mark.parametrize(("dtype", "numpy"), [("f16", np.float16), ("bf16", ml_dtypes.bfloat16)])
+def test_normal_of_half_precision_has_tails(
+    device: object, dtype: str, numpy: Callable[[float], object]
+) -> None:
+    """They were drawn from as few bits as they have: none was further out than 3.3 or 3.9."""
+    count = 400_000
+    loaded = _load(dtype, "NORMAL", f"{count}x")
+    values = np.abs(_draw(loaded, device, numpy(0), numpy(1)).astype(np.float64))
+    # Half of the distance to the next number belongs to the last one.
+    for least, expected in ((3.125, 1.778e-3), (3.9375, 8.23e-5)):
+        spread = np.sqrt(expected / count)
+        assert abs((values >= least).mean() - expected) < 5 * spread + 0.06 * expected
 
 
 @pytest.mark.parametrize(("dtype", "numpy"), [("i32", np.int32), ("i64", np.int64)])
