@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
+#include <map>
 #include <vector>
 
 #include "nextpluggable/bridge/rules.h"
 #include "nextpluggable/bridge/sizes.h"
+#include "tensorflow/compiler/tf2xla/lib/scatter.h"
 #include "tensorflow/core/framework/tensor_shape.h"
 #include "xla/hlo/builder/lib/constants.h"
 #include "xla/hlo/builder/lib/slicing.h"
@@ -21,7 +24,8 @@ using Context = tf::XlaOpKernelContext;
 
 }  // namespace
 
-// The last writer of a row wins, as in the CPU's kernel.
+// The last writer of a row wins, as in the CPU's kernel. A row that nobody writes, which is whatever the memory
+// holds there, is 0.
 absl::Status DynamicStitch(Context* context, tf::OpKernel& original) {
   if (HasComputedSize(context) || HasComputedConstant(context)) return Refuse(context, original);
   std::vector<xla::Literal> indices;
@@ -31,7 +35,9 @@ absl::Status DynamicStitch(Context* context, tf::OpKernel& original) {
   TF_RETURN_IF_ERROR(context->InputList("data", &data, &shapes));
   xla::XlaBuilder* const builder = context->builder();
   std::vector<xla::XlaOp> rows;
-  std::vector<int32_t> sources;  // the row of `rows` for each row of the result, or -1
+  // The last row of `rows` for each place, by places. A single place may be far behind all others, so
+  // there is no table of all of them.
+  std::map<int32_t, int32_t> writers;
   std::vector<int64_t> row_sizes;
   int32_t count = 0;
   for (size_t i = 0; i < indices.size(); ++i) {
@@ -51,27 +57,43 @@ absl::Status DynamicStitch(Context* context, tf::OpKernel& original) {
     const auto places = indices[i].data<int32_t>();
     for (const int32_t place : places) {
       if (place < 0) return absl::InvalidArgumentError("an index is negative");
-      const auto needed = static_cast<size_t>(place) + 1;
-      if (sources.size() < needed) sources.resize(needed, -1);
-      sources[static_cast<size_t>(place)] = count++;
+      // The CPU's kernel counts the rows of the result in 32 bits.
+      if (place == std::numeric_limits<int32_t>::max()) {
+        return absl::InvalidArgumentError("an index is too large: the result has too many rows");
+      }
+      writers[place] = count++;
     }
     std::vector<int64_t> flat = {static_cast<int64_t>(places.size())};
     flat.insert(flat.end(), row.begin(), row.end());
     rows.push_back(xla::Reshape(data[i], flat));
   }
   const xla::XlaOp zero = xla::Zero(builder, context->output_xla_type(0));
-  std::vector<int64_t> sizes = {static_cast<int64_t>(sources.size())};
+  std::vector<int64_t> sizes = {writers.empty() ? 0 : int64_t{writers.rbegin()->first} + 1};
   sizes.insert(sizes.end(), row_sizes.begin(), row_sizes.end());
-  if (tf::TensorShape(sizes).num_elements() == 0) {
-    context->SetOutput(0, xla::Broadcast(zero, sizes));
+  tf::TensorShape shape;
+  TF_RETURN_IF_ERROR(tf::TensorShape::BuildTensorShape(sizes, &shape));
+  const xla::XlaOp zeros = xla::Broadcast(zero, sizes);
+  if (shape.num_elements() == 0) {
+    context->SetOutput(0, zeros);
     return absl::OkStatus();
   }
-  if (std::find(sources.begin(), sources.end(), -1) != sources.end()) {
-    return absl::InvalidArgumentError("not all indices are used");
+  std::vector<int32_t> places;
+  std::vector<int32_t> sources;
+  for (const auto& [place, source] : writers) {
+    places.push_back(place);
+    sources.push_back(source);
   }
-  const xla::XlaOp all = xla::ConcatInDim(builder, rows, 0);
-  context->SetOutput(
-      0, xla::TorchIndexSelect(all, xla::ConstantR1<int32_t>(builder, sources), /*dim=*/0));
+  const xla::XlaOp written = xla::TorchIndexSelect(
+      xla::ConcatInDim(builder, rows, 0), xla::ConstantR1<int32_t>(builder, sources), /*dim=*/0);
+  if (static_cast<int64_t>(places.size()) == sizes[0]) {
+    context->SetOutput(0, written);
+    return absl::OkStatus();
+  }
+  TF_ASSIGN_OR_RETURN(
+      const xla::XlaOp result,
+      tf::XlaScatter(zeros, written, xla::ConstantR1<int32_t>(builder, places),
+                     /*indices_are_vectors=*/false, /*indices_are_sorted=*/true, {}, builder));
+  context->SetOutput(0, result);
   return absl::OkStatus();
 }
 

@@ -159,27 +159,6 @@ absl::Status GradientByResult(Context* context, tf::OpKernel& original) {
   return absl::OkStatus();
 }
 
-// A range from 0 to 0, as before the first batch, makes zeros of all numbers and lets all gradients pass;
-// the bridge divides by it. The other gradients, those of the range, are 0 there for the bridge too.
-absl::Status FakeQuantization(Context* context, tf::OpKernel& original) {
-  TF_RETURN_IF_ERROR(AsTheBridge(context, original));
-  TF_RETURN_IF_ERROR(context->status());
-  const bool is_gradient = original.num_outputs() == 3;
-  const int first = is_gradient ? 2 : 1;
-  const xla::XlaOp low = context->Input(first);
-  const xla::XlaOp high = context->Input(first + 1);
-  xla::XlaOp is_zero =
-      xla::And(xla::Eq(low, xla::ZerosLike(low)), xla::Eq(high, xla::ZerosLike(high)));
-  const xla::XlaOp result = Output(context, 0);
-  if (context->InputShape(first).dims() == 1) {
-    const int last = context->InputShape(0).dims() - 1;
-    is_zero = xla::BroadcastInDim(is_zero, context->InputShape(0).dim_sizes(), {last});
-  }
-  const xla::XlaOp instead = is_gradient ? context->Input(0) : xla::ZerosLike(result);
-  ReplaceOutput(context, 0, xla::Select(is_zero, instead, result));
-  return absl::OkStatus();
-}
-
 // Real and imaginary parts are clipped each by itself: XLA's clamp takes no complex numbers.
 absl::Status ClipByValue(Context* context, tf::OpKernel& original) {
   if (!tf::DataTypeIsComplex(context->input_type(0))) return AsTheBridge(context, original);
@@ -269,6 +248,38 @@ absl::Status UpperBound(Context* context, tf::OpKernel&) {
   const xla::XlaOp reached = xla::ConvertElementType(xla::Not(xla::Lt(value, row)), type);
   context->SetOutput(0, xla::Reduce(reached, xla::Zero(builder, type),
                                     xla::CreateScalarAddComputation(type, builder), {2}));
+  return absl::OkStatus();
+}
+
+// The bridge counts the classes in the type of the indices. Those of 8 bits begin again where that type ends:
+// class 256 would be class 0.
+absl::Status OneHot(Context* context, tf::OpKernel& original) {
+  const xla::PrimitiveType type = context->input_xla_type(0);
+  if ((type != xla::S8 && type != xla::U8) || HasComputedConstant(context)) {
+    return AsTheBridge(context, original);
+  }
+  int64_t depth = 0;
+  TF_RETURN_IF_ERROR(context->ConstantInputAsIntScalar(1, &depth));
+  int64_t axis = -1;
+  TF_RETURN_IF_ERROR(tf::GetNodeAttr(context->op_kernel().def(), "axis", &axis));
+  const tf::TensorShape shape = context->InputShape(0);
+  if (axis < 0) axis += shape.dims() + 1;
+  std::vector<int64_t> sizes;
+  std::vector<int64_t> dimensions;  // those of the indices in the result
+  for (int64_t d = 0; d <= shape.dims(); ++d) {
+    if (d == axis) {
+      sizes.push_back(depth);
+    } else {
+      sizes.push_back(shape.dim_size(static_cast<int>(dimensions.size())));
+      dimensions.push_back(d);
+    }
+  }
+  xla::XlaBuilder* const builder = context->builder();
+  const xla::XlaOp index = xla::ConvertElementType(context->Input(0), xla::S32);
+  const xla::XlaOp classes = xla::Iota(builder, xla::ShapeUtil::MakeShape(xla::S32, sizes), axis);
+  const xla::XlaOp is_on = xla::Eq(index, classes, dimensions);
+  context->SetOutput(0, xla::Select(is_on, xla::Broadcast(context->Input(2), sizes),
+                                    xla::Broadcast(context->Input(3), sizes)));
   return absl::OkStatus();
 }
 

@@ -48,6 +48,17 @@ xla::XlaOp ZerosOrIdentity(xla::XlaBuilder* builder, xla::PrimitiveType type,
   return xla::Broadcast(matrix, absl::MakeConstSpan(sizes).first(batch));
 }
 
+// Gradients of filters, which are sums over the images.
+constexpr std::array<std::string_view, 4> kSums = {"Conv2DBackpropFilter", "Conv3DBackpropFilter",
+                                                   "Conv3DBackpropFilterV2",
+                                                   "DepthwiseConv2dNativeBackpropFilter"};
+
+// Whether the result is a sum of nothing. The bridge refuses images without pixels.
+bool IsEmptySum(tf::XlaOpKernelContext* context, std::string_view op) {
+  return std::find(kSums.begin(), kSums.end(), op) != kSums.end() &&
+         context->InputShape(0).num_elements() == 0 && context->InputShape(2).num_elements() == 0;
+}
+
 }  // namespace
 
 bool SetEmptyResults(tf::XlaOpKernelContext* context,
@@ -55,10 +66,11 @@ bool SetEmptyResults(tf::XlaOpKernelContext* context,
   const std::string_view op = context->op_kernel().type_string_view();
   if (std::find(kOps.begin(), kOps.end(), op) == kOps.end()) return false;
   if (shapes.empty()) return false;
+  const bool is_sum = shapes[0].IsFullyDefined() && IsEmptySum(context, op);
   // The first result of Svd are the singular values.
   const bool is_empty = op == "Svd" ? IsEmpty(shapes[0]) && shapes.size() == 3
                                     : std::all_of(shapes.begin(), shapes.end(), IsEmpty);
-  if (!is_empty) return false;
+  if (!is_sum && !is_empty) return false;
   for (size_t output = 0; output < shapes.size(); ++output) {
     const int index = static_cast<int>(output);
     xla::PrimitiveType type = xla::PRIMITIVE_TYPE_INVALID;

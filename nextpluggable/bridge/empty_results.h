@@ -9,9 +9,10 @@
 
 namespace tripont::tensorflow {
 
-// Sets the outputs and says true, if the op is one of those and no output has an element. Svd is one
-// where it has no singular value, and its vectors, where there are any, are identity matrices.
-// `shapes`: what the op's shape function gave, which has no entry for an output that it does not know.
+// Sets the outputs and says true, if the op is one of those and no output has an element, or all are sums
+// of nothing. Svd is one where it has no singular value, and its vectors, where there are any, are
+// identity matrices. `shapes`: what the op's shape function gave, which has no entry for an output that it
+// does not know.
 bool SetEmptyResults(::tensorflow::XlaOpKernelContext* context,
                      const std::vector<::tensorflow::PartialTensorShape>& shapes);
 

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <unordered_map>
 #include <utility>
@@ -22,6 +23,7 @@
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/platform/mutex.h"
+#include "tensorflow/core/util/determinism.h"
 #include "xla/hlo/builder/xla_builder.h"
 
 namespace tripont::tensorflow {
@@ -121,6 +123,16 @@ class Guarded : public tf::XlaOpKernel {
   const Rule rule_;
 };
 
+bool IsGradientOfMaximum(std::string_view op) {
+  return op == "MaxPoolGrad" || op == "MaxPoolGradV2";
+}
+
+// Whether a kernel refuses to be made as it might not give the same numbers in every run. Those of this
+// device are the same, and the kernel is complete all the same.
+bool IsRefusedAsNotTheSame(std::string_view op, const absl::Status& status) {
+  return absl::IsUnimplemented(status) && IsGradientOfMaximum(op) && tsl::OpDeterminismRequired();
+}
+
 // The original kernel for a node that differs from `construction`'s, and for a device of another type.
 std::unique_ptr<tf::OpKernel> MakeOriginal(tf::OpKernelConstruction* construction,
                                            tf::XlaOpRegistry::Factory factory,
@@ -136,7 +148,7 @@ std::unique_ptr<tf::OpKernel> MakeOriginal(tf::OpKernelConstruction* constructio
         construction->output_memory_types(), construction->graph_def_version(), &status);
     original.reset(factory(&other));
   }
-  if (!status.ok()) construction->SetStatus(status);
+  if (!status.ok() && !IsRefusedAsNotTheSame(node.op(), status)) construction->SetStatus(status);
   return original;
 }
 
@@ -156,6 +168,8 @@ tf::OpKernel* MakeGuarded(tf::OpKernelConstruction* construction) {
     // The kernels of pools refuse it when they are made; the translations do not need them then.
     (*node.mutable_attr())["padding"].set_s("VALID");
     node.mutable_attr()->erase("explicit_paddings");
+    original = MakeOriginal(construction, factory, node, construction->device_type());
+  } else if (IsGradientOfMaximum(op)) {
     original = MakeOriginal(construction, factory, node, construction->device_type());
   } else {
     original.reset(factory(construction));
@@ -188,6 +202,11 @@ void RegisterBridgeKernels() {
       Originals().emplace(op, original->factory);
       guarded.push_back(std::move(own));
     }
+  }
+  for (const OwnKernel& own : OwnKernels()) {
+    if (!Originals().emplace(own.op, own.make).second) continue;
+    guarded.push_back(
+        tf::XlaOpRegistrationBuilder::Name(own.op).Device(kCompilationDevice).Build(MakeGuarded));
   }
   // Each takes the lock.
   for (auto& own : guarded) tf::XlaOpRegistrar(std::move(own));

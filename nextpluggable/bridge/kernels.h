@@ -11,7 +11,21 @@
 #ifndef TRIPONT_NEXTPLUGGABLE_BRIDGE_KERNELS_H_
 #define TRIPONT_NEXTPLUGGABLE_BRIDGE_KERNELS_H_
 
+#include <string_view>
+#include <vector>
+
+#include "tensorflow/core/framework/op_kernel.h"
+
 namespace tripont::tensorflow {
+
+// A kernel of an op that the bridge does not have.
+struct OwnKernel {
+  std::string_view op;
+  ::tensorflow::OpKernel* (*make)(::tensorflow::OpKernelConstruction* construction);
+};
+
+// variables.cc
+std::vector<OwnKernel> OwnKernels();
 
 // Puts the above between the bridge and its kernels, for XLA_XPU_JIT alone. To be called once, when
 // the plugin is loaded: after TensorFlow's kernels have been registered, and before the bridge is

@@ -58,18 +58,31 @@ absl::Status CastToBool(::tensorflow::XlaOpKernelContext* context,
 absl::Status ClipByValue(::tensorflow::XlaOpKernelContext* context,
                          ::tensorflow::OpKernel& original);
 absl::Status Equality(::tensorflow::XlaOpKernelContext* context, ::tensorflow::OpKernel& original);
-absl::Status FakeQuantization(::tensorflow::XlaOpKernelContext* context,
-                              ::tensorflow::OpKernel& original);
 absl::Status GradientByResult(::tensorflow::XlaOpKernelContext* context,
                               ::tensorflow::OpKernel& original);
 absl::Status InTopK(::tensorflow::XlaOpKernelContext* context, ::tensorflow::OpKernel& original);
 absl::Status Ndtri(::tensorflow::XlaOpKernelContext* context, ::tensorflow::OpKernel& original);
+absl::Status OneHot(::tensorflow::XlaOpKernelContext* context, ::tensorflow::OpKernel& original);
 absl::Status SeluGrad(::tensorflow::XlaOpKernelContext* context, ::tensorflow::OpKernel& original);
 absl::Status UpperBound(::tensorflow::XlaOpKernelContext* context,
                         ::tensorflow::OpKernel& original);
 
+// fake_quantization.cc
+absl::Status FakeQuantization(::tensorflow::XlaOpKernelContext* context,
+                              ::tensorflow::OpKernel& original);
+absl::Status FakeQuantizationGradient(::tensorflow::XlaOpKernelContext* context,
+                                      ::tensorflow::OpKernel& original);
+
 // adjust_hue.cc
 absl::Status AdjustHue(::tensorflow::XlaOpKernelContext* context, ::tensorflow::OpKernel& original);
+
+// lists.cc
+absl::Status TensorListGetItem(::tensorflow::XlaOpKernelContext* context,
+                               ::tensorflow::OpKernel& original);
+absl::Status TensorListSetItem(::tensorflow::XlaOpKernelContext* context,
+                               ::tensorflow::OpKernel& original);
+absl::Status TensorListSplit(::tensorflow::XlaOpKernelContext* context,
+                             ::tensorflow::OpKernel& original);
 
 // non_max_suppression.cc
 absl::Status NonMaxSuppression(::tensorflow::XlaOpKernelContext* context,
@@ -79,8 +92,25 @@ absl::Status NonMaxSuppression(::tensorflow::XlaOpKernelContext* context,
 absl::Status ResponseNormalization(::tensorflow::XlaOpKernelContext* context,
                                    ::tensorflow::OpKernel& original);
 
+// sequences.cc
+absl::Status LinSpace(::tensorflow::XlaOpKernelContext* context, ::tensorflow::OpKernel& original);
+absl::Status RangeOfConstants(::tensorflow::XlaOpKernelContext* context,
+                              ::tensorflow::OpKernel& original);
+
+// strided_assign.cc
+absl::Status StridedSliceAssign(::tensorflow::XlaOpKernelContext* context,
+                                ::tensorflow::OpKernel& original);
+
+// unique.cc
+absl::Status UniqueInOrder(::tensorflow::XlaOpKernelContext* context,
+                           ::tensorflow::OpKernel& original);
+
 // dynamic_stitch.cc
 absl::Status DynamicStitch(::tensorflow::XlaOpKernelContext* context,
+                           ::tensorflow::OpKernel& original);
+
+// random_shuffle.cc
+absl::Status RandomShuffle(::tensorflow::XlaOpKernelContext* context,
                            ::tensorflow::OpKernel& original);
 
 // resized_images.cc

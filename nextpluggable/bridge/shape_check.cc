@@ -83,22 +83,6 @@ absl::Status CheckNormalizationGradient(tf::XlaOpKernelContext* context) {
                    " and y_backprop has ", gradient.DebugString()));
 }
 
-// Every place of the result is given by an index, or the bridge refuses the op. It counts them in
-// 32 bits, and makes a table of the places before it looks.
-absl::Status CheckStitch(tf::XlaOpKernelContext* context) {
-  int64_t largest = -1;
-  int64_t count = 0;
-  for (int input = 0; input < context->num_inputs() / 2; ++input) {
-    std::vector<int64_t> indices;
-    TF_RETURN_IF_ERROR(context->ConstantInputReshapedToIntVector(input, &indices));
-    for (const int64_t index : indices) largest = std::max(largest, index);
-    count += static_cast<int64_t>(indices.size());
-  }
-  if (largest < count) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("not all indices are used: there are ", count, ", and one is ", largest));
-}
-
 // A matrix with a diagonal so far out can be counted. The bridge counts in 64 bits without a look, the
 // shape function in 32.
 absl::Status CheckDiagonals(tf::XlaOpKernelContext* context) {
@@ -160,10 +144,9 @@ struct Check {
 };
 
 // What neither the shape function nor the bridge's kernel looks at: it would end the process.
-constexpr std::array<Check, 16> kChecks = {{{"Conv2DBackpropInput", CheckFilter},
+constexpr std::array<Check, 14> kChecks = {{{"Conv2DBackpropInput", CheckFilter},
                                             {"Conv3DBackpropInputV2", CheckFilter},
                                             {"DepthwiseConv2dNativeBackpropInput", CheckFilter},
-                                            {"DynamicStitch", CheckStitch},
                                             {"ExtractImagePatches", CheckChannels},
                                             {"FusedBatchNormGrad", CheckNormalizationGradient},
                                             {"FusedBatchNormGradV2", CheckNormalizationGradient},
@@ -173,7 +156,6 @@ constexpr std::array<Check, 16> kChecks = {{{"Conv2DBackpropInput", CheckFilter}
                                             {"IRFFT3D", CheckLengths},
                                             {"MatrixDiagV2", CheckDiagonals},
                                             {"MatrixDiagV3", CheckDiagonals},
-                                            {"ParallelDynamicStitch", CheckStitch},
                                             {"ResourceScatterNdSub", CheckDifference},
                                             {"TensorScatterSub", CheckDifference}}};
 

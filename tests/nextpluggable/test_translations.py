@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.framework import config
 
 op = tf.raw_ops
 nan, inf = np.nan, np.inf
@@ -138,6 +139,74 @@ CASES: dict[str, tuple[Any, ...]] = {
     "gradient of a maximum within borders": (
         _gradient(_max_pool(_BORDERS, 3, 2)), _numbers(2, 6, 7, 3), _numbers(2, 4, 4, 3)
     ),
+    "classes behind those of int8": (
+        lambda x: tf.one_hot(x, 300), np.array([0, 1, 100, 127, -1, -128], np.int8)
+    ),
+    "classes behind those of uint8": (
+        lambda x: tf.one_hot(x, 300, 5, -1, axis=0, dtype=tf.int32),
+        np.array([[0, 1, 43], [44, 200, 255]], np.uint8),
+    ),
+    "the first of several zeros": (
+        lambda x: 1 / tf.unique(x).y, np.float32([-0.0, 5, 0, -0.0, 0])
+    ),
+    "order of a zero with a sign": (
+        lambda x: op.UniqueV2(x=x, axis=np.zeros(0, np.int32)).idx, np.float32([0, 5, -0.0, 0])
+    ),
+    "order of rows with signs": (
+        lambda x: op.UniqueV2(x=x, axis=[0]).idx, np.float32([[0, 1], [5, 5], [-0.0, 1], [5, 5]])
+    ),
+    "numbers between two steps": (
+        lambda x: tf.quantization.fake_quant_with_min_max_vars(x, -1.3, 2.2),
+        (np.arange(-110, 200, dtype=np.float32) + np.float32(0.5)) * np.float32(3.5 / 255),
+    ),
+    "numbers of channels between two steps": (
+        lambda x: tf.quantization.fake_quant_with_min_max_vars_per_channel(
+            x, [-1.3, 0.0], [2.2, 3.5], narrow_range=True
+        ),
+        ((np.arange(-110, 200, dtype=np.float32) + np.float32(0.5)) * np.float32(3.5 / 254))
+        .reshape(-1, 2),
+    ),
+    "integers far apart": (
+        lambda: tf.range(
+            tf.constant(-(2**63), tf.int64), tf.constant(2**63 - 1, tf.int64),
+            tf.constant(2**62 + 1, tf.int64),
+        ),
+    ),
+    "integers far apart, downwards": (
+        lambda: tf.range(tf.constant(2**31 - 1), tf.constant(-(2**31)), tf.constant(-(2**29))),
+    ),
+    "no integers": (lambda: tf.range(*map(tf.constant, np.int64([3, 3, 1]))),),
+    "integers of bfloat16": (
+        lambda: tf.range(*(tf.constant(x, tf.bfloat16) for x in (1, 700, 7))),
+    ),
+    "numbers at the largest distance": (lambda: op.LinSpace(start=-3e38, stop=3e38, num=5),),
+    "a sparse array of a dense one": (
+        lambda x: tf.sparse.to_dense(tf.sparse.from_dense(x)), np.float32([[0, 2, 0], [1, 0, 3]])
+    ),
+    "elements written in steps": (
+        lambda x, y: op.TensorStridedSliceUpdate(
+            input=x, begin=[4, 1], end=[0, 7], strides=[-2, 3], value=y
+        ),
+        _numbers(5, 7), _numbers(2, 2),
+    ),
+    "a row written to several": (
+        lambda x, y: op.TensorStridedSliceUpdate(
+            input=x, begin=[1, 0], end=[4, 7], strides=[1, 1], value=y
+        ),
+        _numbers(5, 7), _numbers(7),
+    ),
+    "nothing written in steps": (
+        lambda x, y: op.TensorStridedSliceUpdate(
+            input=x, begin=[3, 0], end=[3, 7], strides=[2, 2], value=y
+        ),
+        _numbers(5, 7), _numbers(0, 4),
+    ),
+    "slope of a filter without pixels": (
+        lambda x, y: op.Conv2DBackpropFilter(
+            input=x, filter_sizes=[3, 2, 4, 6], out_backprop=y, strides=[1] * 4, padding="SAME"
+        ),
+        np.zeros((2, 0, 9, 4), np.float32), np.zeros((2, 0, 9, 6), np.float32),
+    ),
     "second gradient of a maximum": (_second_gradient_of_pool, _CLOSE, _numbers(2, 6, 7, 3)),
     "second gradient of a maximum, 3D": (
         _second_gradient_of_pool_3d, _CLOSE[..., None], _numbers(2, 6, 7, 3, 1)
@@ -172,6 +241,24 @@ _BOXES = np.float32(
 _SCORES = np.float32([0.9, 0.8, 0.7, 0.6, 0.5])
 _COMPLEX = (_numbers(6) + 1j * _numbers(12)[6:]).astype(np.complex64)
 _RANGES = (np.float32([0, 0, -1]), np.float32([0, 1, 1]))
+_CHOSEN = np.array([True, False, True, True, False])
+
+
+def _quantized_rows(x: tf.Tensor, chosen: tf.Tensor, low: tf.Tensor, high: tf.Tensor) -> Any:
+    rows = tf.boolean_mask(x, chosen)
+    if low.shape.rank == 0:
+        return tf.quantization.fake_quant_with_min_max_vars(rows, low, high)
+    return tf.quantization.fake_quant_with_min_max_vars_per_channel(rows, low, high)
+
+
+def _slopes_of_quantized_rows(
+    x: tf.Tensor, chosen: tf.Tensor, low: tf.Tensor, high: tf.Tensor
+) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch([x, low, high])
+        y = tf.reduce_sum(_quantized_rows(x, chosen, low, high) ** 2)
+    return tape.gradient(y, [x, low, high])
+
 
 #: As above, but rounded in another order, or by a function that is: function and arrays.
 CLOSE_CASES: dict[str, tuple[Any, ...]] = {
@@ -202,6 +289,15 @@ CLOSE_CASES: dict[str, tuple[Any, ...]] = {
             gradients=x, inputs=x, min=low, max=high
         ),
         np.float32([[-1, 0.3, 1], [2, 3, -4]]), *_RANGES,
+    ),
+    "some rows by ranges of channels": (
+        _quantized_rows, 2 * _numbers(5, 3), _CHOSEN, *_RANGES
+    ),
+    "slopes of some rows by ranges of channels": (
+        _slopes_of_quantized_rows, 2 * _numbers(5, 3), _CHOSEN, *_RANGES
+    ),
+    "slopes of some rows by a range": (
+        _slopes_of_quantized_rows, 2 * _numbers(5, 3), _CHOSEN, np.float32(-1), np.float32(1)
     ),
     "rows that several write": (
         lambda x, y: tf.dynamic_stitch([[[0, 1]], [1, 0]], [x, y]), _numbers(1, 2, 3),
@@ -381,3 +477,126 @@ def test_singular_values(
         ),
     ):
         np.testing.assert_allclose(result, wanted, rtol=0, atol=limit)
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("places", [[3, 0], [5, 1_000_000]])
+def test_rows_that_nobody_writes_are_zeros(places: list[int], jit_compile: bool) -> None:
+    """The memory that they have is not written on the CPU; on XPU it was an error."""
+
+    def stitch(x: tf.Tensor) -> Any:
+        return tf.dynamic_stitch([places], [x])
+
+    x = _numbers(2, 3)
+    expected = np.zeros((max(places) + 1, 3), np.float32)
+    expected[places] = x
+    with tf.device("XPU:0"):
+        given = (tf.function(stitch, jit_compile=True) if jit_compile else stitch)(tf.constant(x))
+    np.testing.assert_array_equal(given, expected)
+
+
+def test_each_order_of_rows_is_as_likely() -> None:
+    """Orders of three rows came with 4/27 and 5/27."""
+    count = 20_000
+
+    def orders() -> Any:
+        counts = tf.zeros(9)
+        for _ in tf.range(count):
+            order = tf.random.shuffle(tf.reshape(tf.range(3), (3, 1)))[:, 0]
+            counts += tf.one_hot(3 * order[0] + order[1], 9)
+        return counts
+
+    with tf.device("XPU:0"):
+        counts = tf.function(orders, jit_compile=True)().numpy()
+    assert counts[[0, 4, 8]].tolist() == [0, 0, 0]
+    deviation = np.sqrt(count * (1 / 6) * (5 / 6))
+    assert np.abs(counts[[1, 2, 3, 5, 6, 7]] - count / 6).max() < 5 * deviation
+
+
+@pytest.mark.parametrize("compiled", [None, False, True])
+@pytest.mark.parametrize(
+    ("of_slice", "value"),
+    [
+        (np.s_[1:4, ::2], _numbers(3, 4)),
+        (np.s_[::-2, 5:0:-3], _numbers(3, 2)),
+        (np.s_[..., 1:6:3], _numbers(1, 2)),
+        (np.s_[1:3], np.float32(7)),
+        (np.s_[2], _numbers(7)),
+        (np.s_[4:1:-1], _numbers(7)),
+        (np.s_[0, ::3], np.float32(-1)),
+    ],
+)
+def test_elements_of_a_variable_are_assigned(
+    of_slice: Any, value: np.ndarray, compiled: bool | None
+) -> None:
+    """Steps other than 1 and -1 were refused, and values that have to be repeated."""
+    start = _numbers(5, 7)
+    with tf.device("XPU:0"):
+        variable = tf.Variable(start)
+
+        def assign(x: tf.Tensor) -> None:
+            variable[of_slice].assign(x)
+
+        function = assign if compiled is None else tf.function(assign, jit_compile=compiled)
+        function(tf.constant(value))
+    start[of_slice] = value
+    np.testing.assert_array_equal(variable, start)
+
+
+@pytest.mark.parametrize("compiled", [None, False, True])
+def test_elements_of_a_variable_are_gathered(compiled: bool | None) -> None:
+    """XPU had no kernel for it, and the CPU's cannot reach the variable."""
+    start = _numbers(5, 7)
+    with tf.device("XPU:0"):
+        variable = tf.Variable(start)
+
+        def gather(places: tf.Tensor) -> Any:
+            return tf.gather_nd(variable, places), tf.gather_nd(variable, places[:, :1])
+
+        function = gather if compiled is None else tf.function(gather, jit_compile=compiled)
+        elements, rows = function(tf.constant([[4, 2], [0, 6], [4, 2]]))
+    np.testing.assert_array_equal(elements, start[[4, 0, 4], [2, 6, 2]])
+    np.testing.assert_array_equal(rows, start[[4, 0, 4]])
+
+
+@pytest.mark.parametrize("compiled", [None, False, True])
+def test_a_variable_keeps_the_largest_and_the_least(compiled: bool | None) -> None:
+    start = _numbers(5, 7)
+    rows = _numbers(3, 7)[::-1]
+    with tf.device("XPU:0"):
+        largest, least = tf.Variable(start), tf.Variable(start)
+
+        def update(places: tf.Tensor, x: tf.Tensor) -> None:
+            largest.scatter_nd_max(places, x)
+            least.scatter_nd_min(places, x)
+
+        function = update if compiled is None else tf.function(update, jit_compile=compiled)
+        function(tf.constant([[4], [1], [4]]), tf.constant(rows))
+    for variable, reduce in ((largest, np.maximum), (least, np.minimum)):
+        expected = start.copy()
+        reduce.at(expected, [4, 1, 4], rows)
+        np.testing.assert_array_equal(variable, expected)
+
+
+def test_a_value_that_does_not_fit_is_an_error() -> None:
+    with tf.device("XPU:0"):
+        variable = tf.Variable(_numbers(5, 7))
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            variable[::2].assign(tf.ones((2, 7)))
+
+
+def test_the_gradient_of_a_maximum_is_deterministic() -> None:
+    """The kernel was refused, though this device has the same numbers in each run."""
+    pool = _gradient(lambda x: tf.nn.max_pool2d(x, 3, 2, "SAME"))
+    x, weights = _numbers(2, 6, 7, 3), _numbers(2, 3, 4, 3)
+    with tf.device("CPU:0"):
+        expected = pool(tf.constant(x), tf.constant(weights))
+    tf.config.experimental.enable_op_determinism()
+    try:
+        with tf.device("XPU:0"):
+            given = pool(tf.constant(x), tf.constant(weights))
+            compiled = tf.function(pool, jit_compile=True)(tf.constant(x), tf.constant(weights))
+    finally:
+        config.disable_op_determinism()
+    np.testing.assert_allclose(given, expected, rtol=1e-6)
+    np.testing.assert_array_equal(compiled, given)
