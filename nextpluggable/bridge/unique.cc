@@ -70,7 +70,7 @@ absl::Status UniqueInOrder(Context* context, tf::OpKernel& original) {
                                                           : AsTheBridge(context, original);
   };
   if (axis.empty() || axis[0] >= 0) return unique();
-  // The bridge takes a negative axis as it is.
+  // A negative axis counts from the last dimension.
   const OtherInput counted_from_0(
       context, 1,
       xla::ConvertElementType(xla::ConstantR1<int64_t>(context->builder(), {axis[0] + rank}),
