@@ -78,11 +78,12 @@ def changed(arguments: Sequence[Any]) -> Iterator[tuple[str, list[Any]]]:
     size; indices and numbers that are negative, zero, or as large as can be.
     """
     for place, argument in enumerate(arguments):
-        for what, other in _others(argument):
+        for what, other in others(argument):
             yield f"{place} {what}", [*arguments[:place], other, *arguments[place + 1 :]]
 
 
-def _others(argument: Any) -> Iterator[tuple[str, Any]]:
+def others(argument: Any) -> Iterator[tuple[str, Any]]:
+    """With a name each, what a function may be given in the place of an argument."""
     if isinstance(argument, np.ndarray):
         for axis in range(argument.ndim):
             yield f"empty along {axis}", argument[(slice(None),) * axis + (slice(0),)]
@@ -91,10 +92,12 @@ def _others(argument: Any) -> Iterator[tuple[str, Any]]:
         yield "of one rank more", argument[None]
         if argument.ndim:
             yield "of one rank less", argument[0] if len(argument) else argument.reshape(-1)
-            yield "scalar", argument.reshape(-1)[:1].reshape(())
+            if argument.size:
+                yield "scalar", argument.reshape(-1)[:1].reshape(())
         if argument.dtype.kind == "i":
             for number in (-1, _LARGE, -_LARGE - 1):
-                yield f"of {number}", np.full_like(argument, number)
+                if np.iinfo(argument.dtype).min <= number <= np.iinfo(argument.dtype).max:
+                    yield f"of {number}", np.full_like(argument, number)
     elif isinstance(argument, bool) or argument is None or isinstance(argument, str):
         return
     elif isinstance(argument, int):

@@ -10,6 +10,7 @@ from tests.scan.judge import Array, Outcome, differences
 
 Way = Callable[[], Outcome]
 _LONGEST: Final = 300  # characters of a finding
+ARGUMENTS: Final = "arguments"  # stands for a call that is wrong itself
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,7 @@ class Call:
     """``cpu`` is what is right, and so is ``precise``, in float64, where there is one. ``ways``: by their names, the
     ways in which the device computes it. ``peers``: by the names of ways, what the framework gives on the CPU in other
     ways than ``cpu``, as by XLA's own CPU backend: a difference that one of them shares is the framework's, and not
-    the device's.
+    the device's. It is a finding only where there is a name for such: ``shared``, which is added to the way's.
     """
 
     name: str
@@ -26,26 +27,42 @@ class Call:
     precise: Way | None = None
     peers: Mapping[str, Sequence[Way]] = field(default_factory=dict)
     each: bool = False  # whether elements are judged by themselves (judge.differences)
+    bits: bool = False  # whether elements have the CPU's bits (judge.differences)
+    shared: str = ""
+    must_run: bool = False  # whether arguments that every way refuses are a finding
 
     def findings(self) -> dict[str, str]:
         """By the name of the way: how it differs from the CPU. Ways that do not differ have no entry."""
         cpu = self.cpu()
         found = {}
+        refused = cpu.error
         for name, way in self.ways.items():
             actual = way()
-            what = differences(actual, cpu, None, self.each)
-            if what and self.precise is not None:
-                what = differences(actual, cpu, self.precise(), self.each)
+            refused = refused if actual.error else ""
+            what = self._differences(actual, cpu)
+            if what and self.precise is not None and not self.bits:
+                what = self._differences(actual, cpu, self.precise())
             peers = self.peers.get(name, ()) if what else ()
-            if any(not differences(actual, peer(), None, self.each) for peer in peers):
-                what = ""
+            if any(not self._differences(actual, peer()) for peer in peers):
+                name, what = f"{name}{self.shared}", what if self.shared else ""
             if what:
                 found[name] = what[:_LONGEST]
+        if self.must_run and refused:
+            found[ARGUMENTS] = f"nobody takes these arguments: {refused}"[:_LONGEST]
         return found
+
+    def _differences(self, actual: Outcome, cpu: Outcome, precise: Outcome | None = None) -> str:
+        return differences(actual, cpu, precise, self.each, self.bits)
 
     def on_device(self) -> str:
         """Computes each way and compares nothing."""
         for way in self.ways.values():
+            way()
+        return ""
+
+    def by_peers(self) -> str:
+        """Computes each way of the framework on the CPU and compares nothing."""
+        for way in (self.cpu, *(peer for peers in self.peers.values() for peer in peers)):
             way()
         return ""
 

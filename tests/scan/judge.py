@@ -27,10 +27,15 @@ class Outcome:
 
 
 def differences(
-    actual: Outcome, cpu: Outcome, precise: Outcome | None = None, each: bool = False
+    actual: Outcome,
+    cpu: Outcome,
+    precise: Outcome | None = None,
+    each: bool = False,
+    bits: bool = False,
 ) -> str:
     """How ``actual`` differs from ``cpu``; empty if it does not. ``precise``: the same call in float64. ``each``: an
-    element may be off by what the CPU's own element is off, and not by what any of the array is.
+    element may be off by what the CPU's own element is off, and not by what any of the array is. ``bits``: every
+    element has the CPU's bits, unless both are NaN.
 
     An error on both sides is no difference: the words of an error are the device's own.
     """
@@ -48,19 +53,21 @@ def differences(
     if precise is not None and not precise.error and len(precise.results) == len(cpu.results):
         exact = precise.results
     found = (
-        _difference(a, e, t, each)
+        _difference(a, e, t, each, bits)
         for a, e, t in zip(actual.results, cpu.results, exact, strict=True)
     )
     return "; ".join(f"result {n}: {what}" for n, what in enumerate(found) if what)
 
 
-def _difference(actual: Array, cpu: Array, exact: Array | None, each: bool) -> str:
+def _difference(actual: Array, cpu: Array, exact: Array | None, each: bool, bits: bool) -> str:
     if actual.dtype != cpu.dtype or actual.shape != cpu.shape:
         return f"{actual.dtype}{list(actual.shape)} instead of {cpu.dtype}{list(cpu.shape)}"
     if not cpu.size:
         return ""
     if not _is_inexact(cpu.dtype):
         return _shown(actual, cpu, actual != cpu)
+    if bits:
+        return _shown(actual, cpu, _differ_in_bits(actual, cpu))
     if exact is not None and (exact.shape != cpu.shape or not _is_inexact(exact.dtype)):
         exact = None
     eps = float(ml_dtypes.finfo(_real(cpu.dtype)).eps)
@@ -87,8 +94,18 @@ def _shown(actual: Array, cpu: Array, wrong: Array) -> str:
     return f"{int(wrong.sum())} of {wrong.size} differ: {rows}"
 
 
+def _differ_in_bits(actual: Array, cpu: Array) -> Array:
+    if cpu.dtype.kind == "c":
+        real = _differ_in_bits(actual.real, cpu.real)
+        return np.asarray(real | _differ_in_bits(actual.imag, cpu.imag))
+    word = f"u{cpu.dtype.itemsize}"
+    same = np.ascontiguousarray(actual).view(word) == np.ascontiguousarray(cpu).view(word)
+    return np.asarray(~(same.reshape(cpu.shape) | (np.isnan(actual) & np.isnan(cpu))))
+
+
 def _is_inexact(dtype: np.dtype) -> bool:
-    return bool(np.issubdtype(dtype, np.inexact)) or (dtype.kind == "V" and "float" in dtype.name)
+    # NumPy does not count the types of ml_dtypes, of which one is of kind "f" and others are of "V".
+    return bool(np.issubdtype(dtype, np.inexact)) or (dtype.kind in "fV" and "float" in dtype.name)
 
 
 def _real(dtype: np.dtype) -> np.dtype:

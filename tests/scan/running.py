@@ -61,7 +61,9 @@ def _read(record: Path) -> dict[str, dict[str, str]]:
 
 def _of_ended(call: Call, said: str, seconds: float, memory: int) -> dict[str, str]:
     """What is found of a call that ended its process: the CPU's own end is not the device's."""
-    if said.startswith(("ends", "hangs")):
-        alone = children.outcome(call.on_device, seconds, memory)
-        return {WHOLE: alone} if alone else {}
-    return {WHOLE: said}
+    if not said.startswith(("ends", "hangs")):
+        return {WHOLE: said}
+    alone = children.outcome(call.on_device, seconds, memory)
+    if alone and call.shared and children.outcome(call.by_peers, seconds, memory):
+        return {f"{WHOLE}{call.shared}": alone}
+    return {WHOLE: alone} if alone else {}

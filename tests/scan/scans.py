@@ -15,6 +15,7 @@ SCANS: Final = {
     "tensorflow_gradients": "tensorflow",
     "tensorflow_loops": "tensorflow",
     "tensorflow_functions": "tensorflow",
+    "tensorflow_raw_ops": "tensorflow",
     "jax_updates": "jax",
     "jax_images": "jax",
     "jax_draws": "jax",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -22,6 +23,13 @@ Function = Callable[..., Any]
 WAYS: Final = ("eager", "function", "compiled")
 
 
+@dataclass(frozen=True)
+class Stored:
+    """An argument that is a variable, which begins with this array."""
+
+    array: np.ndarray
+
+
 @functools.cache
 def _load_plugins() -> None:
     tensorflow_without_plugins.load_plugins()
@@ -34,12 +42,19 @@ def arrays_of(results: Any) -> list[np.ndarray]:
     return [np.asarray(y) for y in arrays if np.asarray(y).dtype != object]
 
 
-def _compute(function: Function, arguments: Sequence[Any], device: str, way: str) -> Outcome:
+def _placed(argument: Any) -> Any:
+    if isinstance(argument, Stored):
+        return tf.Variable(argument.array)
+    return tf.constant(argument) if isinstance(argument, np.ndarray) else argument
+
+
+def compute(function: Function, arguments: Sequence[Any], device: str, way: str) -> Outcome:
+    """What ``function`` gives of the arguments on a device. Tensors are arguments of the function that is traced."""
     _load_plugins()
 
-    def compute() -> list[np.ndarray]:
+    def computed() -> list[np.ndarray]:
         with tf.device(device):
-            given = [tf.constant(a) if isinstance(a, np.ndarray) else a for a in arguments]
+            given = [_placed(a) for a in arguments]
             if way == "eager":
                 return arrays_of(function(*given))
             constants = [None if isinstance(a, tf.Tensor) else a for a in given]
@@ -52,7 +67,7 @@ def _compute(function: Function, arguments: Sequence[Any], device: str, way: str
             traced = tf.function(of_tensors, autograph=False, jit_compile=way == "compiled")
             return arrays_of(traced(*tensors))
 
-    return outcome_of(compute)
+    return outcome_of(computed)
 
 
 def in_float64(arguments: Sequence[Any]) -> list[Any]:
@@ -75,13 +90,13 @@ def call(
 
     ``cpu``: the way in which the CPU computes it.
     """
-    on_cpu = functools.partial(_compute, function, arguments, "CPU:0")
+    on_cpu = functools.partial(compute, function, arguments, "CPU:0")
     # Without elements a loop of a function may have another shape than the same one eagerly.
     peers = {w: [functools.partial(on_cpu, p) for p in {"compiled", w} - {cpu}] for w in ways}
     return Call(
         name,
         functools.partial(on_cpu, cpu),
-        {w: functools.partial(_compute, function, arguments, "XPU:0", w) for w in ways},
-        lambda: _compute(function, in_float64(arguments), "CPU:0", cpu),
+        {w: functools.partial(compute, function, arguments, "XPU:0", w) for w in ways},
+        lambda: compute(function, in_float64(arguments), "CPU:0", cpu),
         peers,
     )

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -24,6 +25,7 @@ _EVERY = {
     "tensorflow_gradients": 263,
     "tensorflow_loops": 79,
     "tensorflow_functions": 307,
+    "tensorflow_raw_ops": 2111,
     "jax_updates": 257,
     "jax_images": 41,
     "jax_draws": 67,
@@ -42,6 +44,41 @@ def test_a_sample_has_no_new_difference(scan: str) -> None:
     ran = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout + ran.stderr[-2000:]
     assert " 0 new differences" in ran.stdout
+
+
+# Of an op without a kernel for XPU, as this process may have no device: arguments come from the definition alone.
+_DERIVED = """
+from tensorflow.python.framework import op_def_registry
+from tests.scan.raw_op_registry import RawOp
+from tests.scan.tensorflow_raw_ops import variants
+for op in ("Mod", "Sum", "CumulativeLogsumexp", "GatherV2"):
+    for name, variant in variants(RawOp(op_def_registry.get(op), {})):
+        arrays = [leaf.array for leaf in variant.leaves]
+        print(name, [f"{a.dtype}{list(a.shape)}" for a in arrays], dict(variant.attributes))
+"""
+
+
+@pytest.mark.slow
+def test_arguments_of_raw_ops_come_from_their_definitions() -> None:
+    pytest.importorskip("tensorflow")
+    # TensorFlow is imported without plugins there.
+    ran = subprocess.run(
+        [sys.executable, "-c", _DERIVED], cwd=_ROOT, capture_output=True, text=True, check=True
+    )
+    lines = ran.stdout.splitlines()
+    assert "Mod ['float32[3, 37]', 'float32[3, 37]'] {}" in lines
+    assert "Mod, T int64 nonzero special ['int64[324]', 'int64[324]'] {}" in lines
+    assert "Mod, y empty along 1 ['float32[3, 37]', 'float32[3, 0]'] {}" in lines
+    assert "Sum ['float32[3, 37]', 'int32[1]'] {}" in lines
+    assert "Sum, keep_dims is True ['float32[3, 37]', 'int32[1]'] {'keep_dims': True}" in lines
+    assert (
+        "GatherV2 3, batch_dims is -1 ['float32[2, 5, 3]', 'int32[2, 4]', 'int32[]'] {'batch_dims': -1}"
+        in lines
+    )
+    assert (
+        "GatherV2, indices first -2147483648 ['float32[5, 3]', 'int32[2, 4]', 'int32[]'] {}"
+        in lines
+    )
 
 
 def _outcome(*values: object) -> Outcome:
@@ -82,6 +119,23 @@ def test_the_judge_of_each_element_sees_small_ones() -> None:
     assert differences(_outcome(actual), _outcome(cpu), each=True)
 
 
+@pytest.mark.parametrize("name", ["float8_e5m2", "float8_e4m3fn", "bfloat16"])
+def test_the_judge_knows_short_floats(name: str) -> None:
+    x = np.array([1.0, np.nan, 0.5]).astype(np.dtype(getattr(ml_dtypes, name)))
+    assert not differences(_outcome(x), _outcome(x))
+    assert "2 of 3 differ" in differences(_outcome(x), _outcome(x[::-1].copy()))
+
+
+def test_the_judge_of_bits_sees_the_sign_of_a_zero() -> None:
+    zeros, kinds_of_nan = np.zeros(2, np.float32), np.array([-1.0, np.nan], np.float32)
+    assert not differences(_outcome(zeros), _outcome(-zeros))
+    assert "2 of 2 differ" in differences(_outcome(zeros), _outcome(-zeros), bits=True)
+    assert differences(_outcome(zeros + 0j), _outcome(-(zeros + 0j)), bits=True)
+    assert not differences(
+        _outcome(kinds_of_nan), _outcome(np.copysign(kinds_of_nan, -zeros)), bits=True
+    )
+
+
 def test_an_error_on_one_side_alone_is_a_difference() -> None:
     refused = Outcome(error="InvalidArgumentError: no")
     assert "accepts what the CPU refuses" in differences(_outcome(_X), refused)
@@ -91,6 +145,10 @@ def test_an_error_on_one_side_alone_is_a_difference() -> None:
 def _end() -> Outcome:
     os.kill(os.getpid(), signal.SIGKILL)
     return Outcome()
+
+
+def _refuse() -> Outcome:
+    return Outcome(error="ValueError: no")
 
 
 def _hang() -> Outcome:
@@ -107,12 +165,19 @@ def test_calls_that_end_or_hang_are_found_and_others_run() -> None:
         Call("hangs", right, {"eager": _hang}),
         Call("ends on the CPU", _end, {"eager": right}),
         Call("as its peer", right, two, peers={"eager": [right, two["eager"]]}),
+        Call("both end", _end, {"eager": _end}, shared=", shared"),
+        Call("as its peer's", right, two, peers={"eager": [two["eager"]]}, shared=", shared"),
+        Call("nobody's", _refuse, {"eager": _refuse}, must_run=True),
+        Call("the CPU's", right, {"eager": right}, must_run=True),
         Call("as another's", right, two, peers={"eager": [right], "compiled": [two["eager"]]}),
     ]
     assert dict(findings(calls, seconds=1.0)) == {
         "ends [whole]": "ends the process with -9",
         "wrong [compiled]": "result 0: 1 of 1 differ: 2 instead of 1 at []",
         "hangs [whole]": "hangs for 1 s",
+        "both end [whole, shared]": "ends the process with -9",
+        "as its peer's [eager, shared]": "result 0: 1 of 1 differ: 2 instead of 1 at []",
+        "nobody's [arguments]": "nobody takes these arguments: ValueError: no",
         "as another's [eager]": "result 0: 1 of 1 differ: 2 instead of 1 at []",
     }
 
