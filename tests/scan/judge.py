@@ -13,6 +13,8 @@ import numpy as np
 # array's largest number. A sum of this many numbers, in another order, is off by half of the roundings at most.
 _TIMES: Final = 4.0
 _ROUNDINGS: Final = 64.0
+# As many of an element that is judged by itself and has 16 bits or fewer: it is computed in float32.
+_SHORT_ROUNDINGS: Final = 4.0
 _SHOWN: Final = 3
 
 Array = np.ndarray
@@ -78,7 +80,8 @@ def _difference(actual: Array, cpu: Array, exact: Array | None, each: bool, bits
         scale, own = np.where(finite, np.abs(e), 0.0), np.where(finite, np.abs(e - t), 0.0)
         if not each:
             scale, own = scale.max(), own.max()
-        allowed = _TIMES * own + _ROUNDINGS * eps * scale
+        roundings = _SHORT_ROUNDINGS if each and cpu.dtype.itemsize <= 2 else _ROUNDINGS
+        allowed = _TIMES * own + roundings * eps * scale
         wrong = ~((np.abs(a - e) <= allowed) | (a == e) | (np.isnan(a) & np.isnan(e)))
         if exact is not None:  # what float64 says is right, whatever the CPU says
             rounded = _wide(exact.astype(cpu.dtype))  # which may be infinite
