@@ -40,29 +40,51 @@ class Call:
             actual = way()
             refused = refused if actual.error else ""
             what = self._differences(actual, cpu)
+            precise = None
             if what and self.precise is not None and not self.bits:
-                what = self._differences(actual, cpu, self.precise())
-            peers = self.peers.get(name, ()) if what else ()
-            if any(not self._differences(actual, peer()) for peer in peers):
-                name, what = f"{name}{self.shared}", what if self.shared else ""
+                precise = self.precise()
+                what = self._differences(actual, cpu, precise)
+            peers = [peer() for peer in self.peers.get(name, ())] if what else []
+            if peers:
+                rest = self._differences(actual, cpu, precise, peers)
+                name, what = (
+                    (name, rest) if rest else (f"{name}{self.shared}", what if self.shared else "")
+                )
             if what:
                 found[name] = what[:_LONGEST]
         if self.must_run and refused:
             found[ARGUMENTS] = f"nobody takes these arguments: {refused}"[:_LONGEST]
         return found
 
-    def _differences(self, actual: Outcome, cpu: Outcome, precise: Outcome | None = None) -> str:
-        return differences(actual, cpu, precise, self.each, self.bits)
+    def _differences(
+        self,
+        actual: Outcome,
+        cpu: Outcome,
+        precise: Outcome | None = None,
+        peers: Sequence[Outcome] = (),
+    ) -> str:
+        return differences(actual, cpu, precise, self.each, self.bits, peers)
+
+    def ends(self, alone: Callable[[Callable[[], str]], str]) -> dict[str, str]:
+        """By the name of the way: how it ends its process, which ``alone`` says of a computation in a process of its
+        own. A way that ends it on the CPU too is ``shared``.
+        """
+
+        def of(way: Way) -> Callable[[], str]:
+            return lambda: way().error[:0]
+
+        found = {}
+        for name, way in self.ways.items():
+            what = alone(of(way))
+            if what:
+                peers = (self.cpu, *self.peers.get(name, ()))
+                theirs = any(alone(of(peer)) for peer in peers)
+                found[f"{name}{self.shared}" if theirs else name] = what
+        return found
 
     def on_device(self) -> str:
         """Computes each way and compares nothing."""
         for way in self.ways.values():
-            way()
-        return ""
-
-    def by_peers(self) -> str:
-        """Computes each way of the framework on the CPU and compares nothing."""
-        for way in (self.cpu, *(peer for peers in self.peers.values() for peer in peers)):
             way()
         return ""
 

@@ -34,42 +34,55 @@ def differences(
     precise: Outcome | None = None,
     each: bool = False,
     bits: bool = False,
+    others: Sequence[Outcome] = (),
 ) -> str:
     """How ``actual`` differs from ``cpu``; empty if it does not. ``precise``: the same call in float64. ``each``: an
     element may be off by what the CPU's own element is off, and not by what any of the array is. ``bits``: every
-    element has the CPU's bits, unless both are NaN.
+    element has the CPU's bits, unless both are NaN. ``others``: what the framework gives in other ways; an element that
+    is as one of theirs is right.
 
     An error on both sides is no difference: the words of an error are the device's own.
     """
-    if actual.error or cpu.error:
-        if actual.error and cpu.error:
-            return ""
-        return (
-            f"refuses: {actual.error}"
-            if actual.error
-            else f"accepts what the CPU refuses: {cpu.error}"
-        )
+    if actual.error:
+        refused = cpu.error or any(other.error for other in others)
+        return "" if refused else f"refuses: {actual.error}"
+    if cpu.error:
+        took = [other for other in others if not other.error]
+        if not took:
+            return f"accepts what the CPU refuses: {cpu.error}"
+        return differences(actual, took[0], None, each, bits, took[1:])
     if len(actual.results) != len(cpu.results):
         return f"gives {len(actual.results)} results instead of {len(cpu.results)}"
+    right = [o for o in (cpu, *others) if len(o.results) == len(cpu.results)]
     exact: Sequence[Array | None] = [None] * len(cpu.results)
     if precise is not None and not precise.error and len(precise.results) == len(cpu.results):
         exact = precise.results
     found = (
-        _difference(a, e, t, each, bits)
-        for a, e, t in zip(actual.results, cpu.results, exact, strict=True)
+        _difference(a, [o.results[n] for o in right], exact[n], each, bits)
+        for n, a in enumerate(actual.results)
     )
     return "; ".join(f"result {n}: {what}" for n, what in enumerate(found) if what)
 
 
-def _difference(actual: Array, cpu: Array, exact: Array | None, each: bool, bits: bool) -> str:
-    if actual.dtype != cpu.dtype or actual.shape != cpu.shape:
+def _difference(
+    actual: Array, right: Sequence[Array], exact: Array | None, each: bool, bits: bool
+) -> str:
+    alike = [r for r in right if r.dtype == actual.dtype and r.shape == actual.shape]
+    if not alike:
+        cpu = right[0]
         return f"{actual.dtype}{list(actual.shape)} instead of {cpu.dtype}{list(cpu.shape)}"
-    if not cpu.size:
+    if not actual.size:
         return ""
+    wrong = [_wrong(actual, r, exact, each, bits) for r in alike]
+    return _shown(actual, alike[0], np.logical_and.reduce(wrong))
+
+
+def _wrong(actual: Array, cpu: Array, exact: Array | None, each: bool, bits: bool) -> Array:
+    """Which elements differ."""
     if not _is_inexact(cpu.dtype):
-        return _shown(actual, cpu, actual != cpu)
+        return np.asarray(actual != cpu)
     if bits:
-        return _shown(actual, cpu, _differ_in_bits(actual, cpu))
+        return _differ_in_bits(actual, cpu)
     if exact is not None and (exact.shape != cpu.shape or not _is_inexact(exact.dtype)):
         exact = None
     eps = float(ml_dtypes.finfo(_real(cpu.dtype)).eps)
@@ -86,7 +99,7 @@ def _difference(actual: Array, cpu: Array, exact: Array | None, each: bool, bits
         if exact is not None:  # what float64 says is right, whatever the CPU says
             rounded = _wide(exact.astype(cpu.dtype))  # which may be infinite
             wrong &= ~((np.abs(a - t) <= allowed) | (a == rounded) | (np.isnan(a) & np.isnan(t)))
-    return _shown(actual, cpu, wrong)
+    return np.asarray(wrong)
 
 
 def _shown(actual: Array, cpu: Array, wrong: Array) -> str:

@@ -63,7 +63,7 @@ def _of_ended(call: Call, said: str, seconds: float, memory: int) -> dict[str, s
     """What is found of a call that ended its process: the CPU's own end is not the device's."""
     if not said.startswith(("ends", "hangs")):
         return {WHOLE: said}
+    if call.shared:
+        return call.ends(lambda compute: children.outcome(compute, seconds, memory))
     alone = children.outcome(call.on_device, seconds, memory)
-    if alone and call.shared and children.outcome(call.by_peers, seconds, memory):
-        return {f"{WHOLE}{call.shared}": alone}
     return {WHOLE: alone} if alone else {}

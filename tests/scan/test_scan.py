@@ -126,6 +126,19 @@ def test_the_judge_knows_short_floats(name: str) -> None:
     assert "2 of 3 differ" in differences(_outcome(x), _outcome(-x), each=True)
 
 
+def test_an_element_may_be_as_any_of_the_frameworks_ways_has_it() -> None:
+    cpu, other = _outcome(np.array([1.0, np.nan])), _outcome(np.array([np.inf, 2.0]))
+    actual = _outcome(np.array([1.0, 2.0]))
+    assert differences(actual, cpu)
+    assert differences(actual, other)
+    assert not differences(actual, cpu, others=[other])
+    assert "1 of 2 differ" in differences(_outcome(np.array([3.0, 2.0])), cpu, others=[other])
+    refused = Outcome(error="ValueError: no")
+    assert not differences(refused, cpu, others=[refused])
+    assert "accepts" in differences(actual, refused, others=[refused])
+    assert "1 of 2 differ" in differences(actual, refused, others=[cpu])
+
+
 def test_the_judge_of_bits_sees_the_sign_of_a_zero() -> None:
     zeros, kinds_of_nan = np.zeros(2, np.float32), np.array([-1.0, np.nan], np.float32)
     assert not differences(_outcome(zeros), _outcome(-zeros))
@@ -166,6 +179,7 @@ def test_calls_that_end_or_hang_are_found_and_others_run() -> None:
         Call("ends on the CPU", _end, {"eager": right}),
         Call("as its peer", right, two, peers={"eager": [right, two["eager"]]}),
         Call("both end", _end, {"eager": _end}, shared=", shared"),
+        Call("one way ends", right, {"eager": right, "compiled": _end}, shared=", shared"),
         Call("as its peer's", right, two, peers={"eager": [two["eager"]]}, shared=", shared"),
         Call("nobody's", _refuse, {"eager": _refuse}, must_run=True),
         Call("the CPU's", right, {"eager": right}, must_run=True),
@@ -175,7 +189,8 @@ def test_calls_that_end_or_hang_are_found_and_others_run() -> None:
         "ends [whole]": "ends the process with -9",
         "wrong [compiled]": "result 0: 1 of 1 differ: 2 instead of 1 at []",
         "hangs [whole]": "hangs for 1 s",
-        "both end [whole, shared]": "ends the process with -9",
+        "both end [eager, shared]": "ends the process with -9",
+        "one way ends [compiled]": "ends the process with -9",
         "as its peer's [eager, shared]": "result 0: 1 of 1 differ: 2 instead of 1 at []",
         "nobody's [arguments]": "nobody takes these arguments: ValueError: no",
         "as another's [eager]": "result 0: 1 of 1 differ: 2 instead of 1 at []",
