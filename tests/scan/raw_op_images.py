@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from tests.scan.arguments import complexes, normal, positive, unit
-from tests.scan.raw_op_row import Made, Row, ints, real, row, scalar
+from tests.scan.raw_op_row import Made, Row, first_of, ints, real, row, scalar
 
 _R: Final = tf.raw_ops
 _IMAGE: Final = normal(2, 6, 7, 3)
@@ -104,12 +104,15 @@ ROWS: Final[dict[str, list[Row]]] = {
     "RFFT3D": [row(normal(2, 3, 4, 6), ints(3, 4, 5))],
     "FusedBatchNorm": [row(_IMAGE, *_NORM), row(_IMAGE, *_NORM, is_training=False)],
     "FusedBatchNormV2": [row(_IMAGE, *_NORM), row(_IMAGE, *_NORM, is_training=False)],
-    "FusedBatchNormV3": [row(_IMAGE, *_NORM), row(_IMAGE, *_NORM, is_training=False)],
-    "FusedBatchNormGrad": [row(*_NORM_GRAD), row(*_NORM_GRAD, is_training=False)],
-    "FusedBatchNormGradV2": [row(*_NORM_GRAD), row(*_NORM_GRAD, is_training=False)],
+    "FusedBatchNormV3": [
+        first_of(5, _IMAGE, *_NORM),
+        first_of(5, _IMAGE, *_NORM, is_training=False),
+    ],
+    "FusedBatchNormGrad": [first_of(3, *_NORM_GRAD), first_of(3, *_NORM_GRAD, is_training=False)],
+    "FusedBatchNormGradV2": [first_of(3, *_NORM_GRAD), first_of(3, *_NORM_GRAD, is_training=False)],
     "FusedBatchNormGradV3": [
-        row(*_NORM_GRAD, _NORM[3]),
-        row(*_NORM_GRAD, _NORM[3], is_training=False),
+        first_of(3, *_NORM_GRAD, _NORM[3]),
+        first_of(3, *_NORM_GRAD, _NORM[3], is_training=False),
     ],
     "HSVToRGB": [row(unit(2, 6, 7, 3))],
     "RGBToHSV": [row(unit(2, 6, 7, 3))],

@@ -24,18 +24,25 @@ class Made:
 @dataclass(frozen=True)
 class Row:
     """``inputs``: in the order of the op's. ``function``: what is called in place of the op, with the inputs in order
-    and attributes by their names.
+    and attributes by their names. ``kept``: how many of the results are compared, where the others are free or nobody
+    writes them.
     """
 
     inputs: Sequence[Tree]
     attributes: Mapping[str, Any] = field(default_factory=dict)
     function: Callable[..., Any] | None = None
     ways: Sequence[str] = WAYS
+    kept: int | None = None
 
 
 def row(*inputs: Tree, **attributes: Any) -> Row:
     """Inputs in the op's order, and attributes."""
     return Row(inputs, attributes)
+
+
+def first_of(kept: int, *inputs: Tree, **attributes: Any) -> Row:
+    """An op of whose results the first ``kept`` are compared."""
+    return Row(inputs, attributes, kept=kept)
 
 
 def by(function: Callable[..., Any], *inputs: Tree, **attributes: Any) -> Row:

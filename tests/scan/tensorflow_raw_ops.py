@@ -106,7 +106,8 @@ class Variant:
             by_name = {**dict(zip(self.op.inputs, inputs, strict=True)), **self.attributes}
             renamed = self.op.python_names
             results = self.op.python(**{renamed.get(n, n): x for n, x in by_name.items()})
-        results = [y for y in tf.nest.flatten(results) if isinstance(y, tf.Tensor)]
+        results = tf.nest.flatten(results)[: self.row.kept]
+        results = [y for y in results if isinstance(y, tf.Tensor)]
         variables = [v.read_value() for v in given if isinstance(v, tf.Variable)]
         return [self._read(y) for y in results if y.dtype != tf.resource], variables
 
