@@ -94,6 +94,7 @@ absl::Status RunOnCpu(tf::OpKernelContext* context, tf::OpKernel* kernel,
   parameters.inputs = values;
   parameters.output_attr_array = attributes.data();
   parameters.resource_manager = cpu->resource_manager();
+  parameters.step_container = context->step_container();
   parameters.function_library = library;
   parameters.cancellation_manager = context->cancellation_manager();
   parameters.runner = context->runner();

@@ -33,6 +33,11 @@ class ListKernel : public KernelOf<> {
   }
 };
 
+// Lists by a handle, which are resources of the CPU device: TensorFlow 1's, and those of sessions.
+bool IsOfHandles(std::string_view op) {
+  return op.starts_with("TensorArray") && op.ends_with("V3");
+}
+
 // What gradients of lists need beside the ops on lists themselves.
 bool IsForVariants(const tf::KernelDef& kernel) {
   if (kernel.op() != "ZerosLike" && kernel.op() != "AddN") return false;
@@ -50,7 +55,8 @@ void RegisterHostListKernels() {
   for (const tf::KernelDef& kernel : kernels.kernel()) {
     const std::string_view op = kernel.op();
     if (kernel.device_type() != tf::DEVICE_CPU ||
-        !(op.starts_with("TensorList") || op == "EmptyTensorList" || IsForVariants(kernel))) {
+        !(op.starts_with("TensorList") || op == "EmptyTensorList" || IsOfHandles(op) ||
+          IsForVariants(kernel))) {
       continue;
     }
     const tf::OpDef* definition = nullptr;

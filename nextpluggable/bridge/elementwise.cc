@@ -139,12 +139,22 @@ absl::Status Equality(Context* context, tf::OpKernel& original) {
   return absl::OkStatus();
 }
 
-// Gradients of 1 / x, 1 / sqrt(x) and sqrt(x) from the result and its gradient. Those of complex numbers
-// are by the conjugate of the result; by the result itself for the bridge.
+// Gradients of 1 / x, 1 / sqrt(x) and sqrt(x) from the result and its gradient. Where that is 0 it stays
+// 0, also at the end of the range, where the slope is infinite: for the bridge it is NaN there. Those of
+// complex numbers are by the conjugate of the result; by the result itself for the bridge.
 absl::Status GradientByResult(Context* context, tf::OpKernel& original) {
-  if (!tf::DataTypeIsComplex(context->input_type(0))) return AsTheBridge(context, original);
-  const xla::XlaOp result = xla::Conj(context->Input(0));
   const xla::XlaOp gradient = context->Input(1);
+  const xla::XlaOp zero = xla::ZerosLike(gradient);
+  if (!tf::DataTypeIsComplex(context->input_type(0))) {
+    TF_RETURN_IF_ERROR(AsTheBridge(context, original));
+    TF_RETURN_IF_ERROR(context->status());
+    // The bridge broadcasts, where the bounds of sizes that depend on values may differ, too.
+    if (context->InputShape(0) == context->InputShape(1)) {
+      ReplaceOutput(context, 0, xla::Select(xla::Eq(gradient, zero), zero, Output(context, 0)));
+    }
+    return absl::OkStatus();
+  }
+  const xla::XlaOp result = xla::Conj(context->Input(0));
   const std::string_view op = original.type_string_view();
   xla::XlaOp slope;
   if (op == "SqrtGrad") {
@@ -155,7 +165,7 @@ absl::Status GradientByResult(Context* context, tf::OpKernel& original) {
   } else {
     slope = xla::Neg(xla::Mul(result, result));
   }
-  context->SetOutput(0, xla::Mul(gradient, slope));
+  context->SetOutput(0, xla::Select(xla::Eq(gradient, zero), zero, xla::Mul(gradient, slope)));
   return absl::OkStatus();
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "nextpluggable/bridge/rules.h"
 #include "nextpluggable/bridge/sizes.h"
 #include "tensorflow/core/framework/node_def_util.h"
@@ -32,6 +33,9 @@ struct Resizing {
   bool half_pixels = false;
 };
 
+// The places of so many pixels are written into a program, 4 bytes each.
+constexpr int64_t kMostPixels = int64_t{1} << 27;
+
 // Nothing for images that are left to the bridge: their sizes or the new ones depend on values, or some are 0.
 absl::StatusOr<std::optional<Resizing>> ResizingOf(Context* context) {
   const tf::TensorShape shape = context->InputShape(0);
@@ -43,6 +47,11 @@ absl::StatusOr<std::optional<Resizing>> ResizingOf(Context* context) {
   TF_RETURN_IF_ERROR(context->ConstantInputAsIntVector(1, &resizing.sizes));
   if (resizing.sizes.size() != 2 || resizing.sizes[0] < 1 || resizing.sizes[1] < 1) {
     return std::nullopt;
+  }
+  if (std::max(resizing.sizes[0], resizing.sizes[1]) > kMostPixels) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("images of ", resizing.sizes[0], " x ", resizing.sizes[1],
+                     " pixels are too large to be made by resizing"));
   }
   const auto& node = context->op_kernel().def();
   TF_RETURN_IF_ERROR(tf::GetNodeAttr(node, "align_corners", &resizing.align_corners));

@@ -100,8 +100,21 @@ absl::Status CheckDiagonals(tf::XlaOpKernelContext* context) {
   return tf::TensorShape::BuildTensorShape(sizes, &counted);
 }
 
+// The real numbers of a transform and the complex ones have the same precision: the bridge takes any.
+absl::Status CheckPrecision(tf::XlaOpKernelContext* context) {
+  const tf::DataType from = context->input_type(0);
+  const tf::DataType to = context->expected_output_dtype(0);
+  const auto is_double = [](tf::DataType type) {
+    return type == tf::DT_DOUBLE || type == tf::DT_COMPLEX128;
+  };
+  if (is_double(from) == is_double(to)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "there is no transform of ", tf::DataTypeString(from), " to ", tf::DataTypeString(to)));
+}
+
 // The bridge takes a length that is negative for a size.
 absl::Status CheckLengths(tf::XlaOpKernelContext* context) {
+  TF_RETURN_IF_ERROR(CheckPrecision(context));
   std::vector<int64_t> lengths;
   TF_RETURN_IF_ERROR(context->ConstantInputReshapedToIntVector(1, &lengths));
   for (const int64_t each : lengths) {
@@ -144,7 +157,7 @@ struct Check {
 };
 
 // What neither the shape function nor the bridge's kernel looks at: it would end the process.
-constexpr std::array<Check, 14> kChecks = {{{"Conv2DBackpropInput", CheckFilter},
+constexpr std::array<Check, 17> kChecks = {{{"Conv2DBackpropInput", CheckFilter},
                                             {"Conv3DBackpropInputV2", CheckFilter},
                                             {"DepthwiseConv2dNativeBackpropInput", CheckFilter},
                                             {"ExtractImagePatches", CheckChannels},
@@ -156,6 +169,9 @@ constexpr std::array<Check, 14> kChecks = {{{"Conv2DBackpropInput", CheckFilter}
                                             {"IRFFT3D", CheckLengths},
                                             {"MatrixDiagV2", CheckDiagonals},
                                             {"MatrixDiagV3", CheckDiagonals},
+                                            {"RFFT", CheckPrecision},
+                                            {"RFFT2D", CheckPrecision},
+                                            {"RFFT3D", CheckPrecision},
                                             {"ResourceScatterNdSub", CheckDifference},
                                             {"TensorScatterSub", CheckDifference}}};
 

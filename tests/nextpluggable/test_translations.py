@@ -112,6 +112,18 @@ CASES: dict[str, tuple[Any, ...]] = {
         lambda g, y: op.SeluGrad(gradients=g, outputs=y), np.float32([1, 2, 3, nan]),
         np.float32([0, 1, -1, 0]),
     ),
+    "no gradient of roots and reciprocals": (
+        lambda y, g: tf.stack(
+            [op.SqrtGrad(y=y, dy=g), op.RsqrtGrad(y=y, dy=g), op.ReciprocalGrad(y=y, dy=g)]
+        ),
+        np.float32([0, inf, nan, 2, 4]), np.float32([0, 0, 0, 0, 1]),
+    ),
+    "no gradient of complex roots and reciprocals": (
+        lambda y, g: tf.stack(
+            [op.SqrtGrad(y=y, dy=g), op.RsqrtGrad(y=y, dy=g), op.ReciprocalGrad(y=y, dy=g)]
+        ),
+        np.complex64([0, inf, nan, 2j]), np.complex64([0, 0, 0, 0]),
+    ),
     "complex numbers within bounds": (
         lambda x: op.ClipByValue(t=x, clip_value_min=-1 - 2j, clip_value_max=2 + 1j),
         np.array([[3 + 3j, -3 - 3j], [0.5 - 5j, 0]], np.complex64),

@@ -85,6 +85,12 @@ ACCEPTED: dict[str, Callable[[], Any]] = {
     "range of a vector": lambda: op.FakeQuantWithMinMaxVars(
         inputs=tf.ones(4), min=tf.zeros(4), max=tf.ones(4)
     ),
+    "transform to other precision": lambda: op.RFFT(
+        input=tf.ones((2, 8), tf.float64), fft_length=[8], Tcomplex=tf.complex64
+    ),
+    "transform from other precision": lambda: op.IRFFT2D(
+        input=tf.ones((2, 8, 5), tf.complex64), fft_length=[8, 8], Treal=tf.float64
+    ),
     "updates of other rows": lambda: _scatter("ResourceScatterMin", (2, 1)),
 }  # fmt: skip
 
