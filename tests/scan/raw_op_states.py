@@ -65,9 +65,9 @@ def _split_array(x: Any, lengths: Any) -> Any:
 
 
 def _written_array(x: Any, index: Any) -> Any:
-    handle, flow = _array(x, clear_after_read=False)
+    handle, flow = _R.TensorArrayV3(size=5, dtype=x.dtype)
     flow = _R.TensorArrayWriteV3(handle=handle, index=index, value=x[0], flow_in=flow)
-    return _read_all(handle, flow, x.dtype, tf.shape(x)[0])
+    return _R.TensorArrayReadV3(handle=handle, index=index, flow_in=flow, dtype=x.dtype)
 
 
 def _quantized(function: Callable[..., Any], dtype: Any, result: Any) -> Callable[..., Any]:
@@ -187,7 +187,7 @@ ROWS: Final[dict[str, list[Row]]] = {
     },
     "StatelessRandomUniformFullIntV2": [row(ints(3, 5), *_KEY, scalar(1), dtype=tf.uint64)],
     "StatelessRandomUniformIntV2": [row(ints(3, 5), *_KEY, scalar(1), scalar(-3), scalar(40))],
-    "TensorArrayCloseV3": [by(lambda x: _R.TensorArrayCloseV3(handle=_array(x)[0]) or x, _X)],
+    "TensorArrayCloseV3": [by(lambda x: [_R.TensorArrayCloseV3(handle=_array(x)[0]), x][1], _X)],
     "TensorArrayConcatV3": [
         by(
             lambda x: _R.TensorArrayConcatV3(
