@@ -77,7 +77,10 @@ bool SetEmptyResults(tf::XlaOpKernelContext* context,
     if (!tf::DataTypeToPrimitiveType(context->expected_output_dtype(index), &type).ok()) {
       return false;
     }
-    context->SetOutput(index, ZerosOrIdentity(context->builder(), type, shapes[output]));
+    xla::XlaBuilder* const builder = context->builder();
+    context->SetOutput(index,
+                       is_sum ? xla::Broadcast(xla::Zero(builder, type), shapes[output].dim_sizes())
+                              : ZerosOrIdentity(builder, type, shapes[output]));
   }
   return true;
 }

@@ -120,6 +120,10 @@ ROWS: Final[dict[str, list[Row]]] = {
         row(Stored(normal(4, 3)), T=tf.float32, N=2, num_splits=[2, 1]),
         row(Stored(normal(3, 3)), T=tf.float32, N=2, num_splits=[2, 1], paddings=[1, 0]),
     ],
+    "ResourceGatherNd": [
+        row(Stored(_X), ints([0], [3], [3]), dtype=tf.float32),
+        row(Stored(_X), ints([0, 1], [3, 2]), dtype=tf.float32),
+    ],
     "ResourceGather": [
         row(Stored(_X), integers(2, 4, most=5), dtype=tf.float32),
         row(Stored(normal(2, 5, 3)), integers(2, 4, most=5), dtype=tf.float32, batch_dims=1),
@@ -136,7 +140,7 @@ ROWS: Final[dict[str, list[Row]]] = {
             row(Stored(_X), ints([0], [3], [3]), normal(3, 3)),
             row(Stored(_X), ints([0, 1], [3, 2]), normal(2)),
         ]
-        for how in ("Add", "Sub", "Update")
+        for how in ("Add", "Max", "Min", "Sub", "Update")
     },
     "ResourceStridedSliceAssign": [
         row(Stored(normal(4, 5)), ints(1, 0), ints(3, 4), ints(1, 2), normal(2, 2))

@@ -201,12 +201,14 @@ def _types_of(op: RawOp, argument: str) -> list[tf.DType]:
     return op.types(of.type_attr) if of.type_attr else [tf.as_dtype(of.type)]
 
 
-def _derived(op: RawOp, place: int) -> np.ndarray:
+def _derived(op: RawOp, place: int) -> np.ndarray | Stored:
     name = list(op.inputs)[place]
     if _is_index(op, name):
         return np.array([1], np.int32)
     types = _types_of(op, name)
     base = normal(3, 37, seed=place)
+    if types == [tf.resource]:
+        return Stored(base)
     preferred = [t for t in (tf.float32, tf.complex64, tf.int32, tf.bool) if t in types]
     return converted(base, (preferred or types)[0].as_numpy_dtype)
 
