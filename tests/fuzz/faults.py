@@ -296,7 +296,7 @@ FAULTS: Final[dict[str, tuple[Callable[[], Any], str, int]]] = {
     "last_factor_of_primes": (last_factor_of_primes, "transforms", 2_000_006),
     "descending_as_ascending": (descending_as_ascending, "slices", 2_000_146),
     "branches_overwrite_what_lives": (branches_overwrite_what_lives, "exchanges", 2_000_003),
-    "stacks_of_other_steps": (stacks_of_other_steps, "stacks", 2_000_074),
+    "stacks_of_other_steps": (stacks_of_other_steps, "stacks", 2_001_143),
     "stacks_that_live": (stacks_that_live, "stacks", 2_000_015),
     "readers_before_what_they_read": (readers_before_what_they_read, "stacks", 2_000_027),
 }
