@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "nextpluggable/bridge/rules.h"
 #include "nextpluggable/bridge/sizes.h"
+#include "nextpluggable/bridge/slice_masks.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/framework/tensor_shape.h"
@@ -35,27 +36,17 @@ struct Written {
 };
 
 absl::StatusOr<Written> WrittenOf(Context* context, const tf::TensorShape& shape) {
-  const tf::NodeDef& node = context->op_kernel().def();
-  int32_t begin_mask = 0;
-  int32_t end_mask = 0;
-  int32_t ellipsis_mask = 0;
-  int32_t new_axis_mask = 0;
-  int32_t shrink_axis_mask = 0;
-  TF_RETURN_IF_ERROR(tf::GetNodeAttr(node, "begin_mask", &begin_mask));
-  TF_RETURN_IF_ERROR(tf::GetNodeAttr(node, "end_mask", &end_mask));
-  TF_RETURN_IF_ERROR(tf::GetNodeAttr(node, "ellipsis_mask", &ellipsis_mask));
-  TF_RETURN_IF_ERROR(tf::GetNodeAttr(node, "new_axis_mask", &new_axis_mask));
-  TF_RETURN_IF_ERROR(tf::GetNodeAttr(node, "shrink_axis_mask", &shrink_axis_mask));
+  TF_ASSIGN_OR_RETURN(const SliceMasks masks, MasksOf(context->op_kernel().def()));
   TF_ASSIGN_OR_RETURN(const tf::Tensor begin, context->ConstantInputTensor(1));
   TF_ASSIGN_OR_RETURN(const tf::Tensor end, context->ConstantInputTensor(2));
   TF_ASSIGN_OR_RETURN(const tf::Tensor strides, context->ConstantInputTensor(3));
   Written written;
   bool unused = false;
   absl::InlinedVector<int64_t, 4> ends;
-  TF_RETURN_IF_ERROR(tf::ValidateStridedSliceOp(&begin, &end, strides, shape, begin_mask, end_mask,
-                                                ellipsis_mask, new_axis_mask, shrink_axis_mask,
-                                                &written.counts, &written.value, &unused, &unused,
-                                                &unused, &written.begin, &ends, &written.strides));
+  TF_RETURN_IF_ERROR(tf::ValidateStridedSliceOp(
+      &begin, &end, strides, shape, masks.begin, masks.end, masks.ellipsis, masks.new_axis,
+      masks.shrink_axis, &written.counts, &written.value, &unused, &unused, &unused, &written.begin,
+      &ends, &written.strides));
   return written;
 }
 

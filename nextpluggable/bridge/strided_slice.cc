@@ -15,6 +15,7 @@
 #include "absl/types/span.h"
 #include "nextpluggable/bridge/rules.h"
 #include "nextpluggable/bridge/sizes.h"
+#include "nextpluggable/bridge/slice_masks.h"
 #include "tensorflow/compiler/tf2xla/literal_util.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/tensor_shape.h"
@@ -93,17 +94,7 @@ absl::StatusOr<Index> ReadIndex(Context* context, int input, int64_t position, i
 }
 
 absl::StatusOr<Request> ReadRequest(Context* context, const tf::TensorShape& shape) {
-  const tf::NodeDef& node = context->op_kernel().def();
-  int32_t begin_mask = 0;
-  int32_t end_mask = 0;
-  int32_t ellipsis_mask = 0;
-  int32_t new_axis_mask = 0;
-  int32_t shrink_axis_mask = 0;
-  TF_RETURN_IF_ERROR(tf::GetNodeAttr(node, "begin_mask", &begin_mask));
-  TF_RETURN_IF_ERROR(tf::GetNodeAttr(node, "end_mask", &end_mask));
-  TF_RETURN_IF_ERROR(tf::GetNodeAttr(node, "ellipsis_mask", &ellipsis_mask));
-  TF_RETURN_IF_ERROR(tf::GetNodeAttr(node, "new_axis_mask", &new_axis_mask));
-  TF_RETURN_IF_ERROR(tf::GetNodeAttr(node, "shrink_axis_mask", &shrink_axis_mask));
+  TF_ASSIGN_OR_RETURN(const SliceMasks masks, MasksOf(context->op_kernel().def()));
   TF_ASSIGN_OR_RETURN(const tf::Tensor strides_tensor, context->ConstantInputTensor(3));
   tf::PartialTensorShape processed;
   tf::PartialTensorShape result;
@@ -113,10 +104,10 @@ absl::StatusOr<Request> ReadRequest(Context* context, const tf::TensorShape& sha
   absl::InlinedVector<int64_t, 4> strides;
   tf::StridedSliceShapeSpec spec;
   // Without indices: what they are is looked up below, and no bound is to be counted from.
-  TF_RETURN_IF_ERROR(tf::ValidateStridedSliceOp(nullptr, nullptr, strides_tensor, shape, begin_mask,
-                                                end_mask, ellipsis_mask, new_axis_mask,
-                                                shrink_axis_mask, &processed, &result, &unused,
-                                                &unused, &unused, &begin, &end, &strides, &spec));
+  TF_RETURN_IF_ERROR(tf::ValidateStridedSliceOp(
+      nullptr, nullptr, strides_tensor, shape, masks.begin, masks.end, masks.ellipsis,
+      masks.new_axis, masks.shrink_axis, &processed, &result, &unused, &unused, &unused, &begin,
+      &end, &strides, &spec));
   Request request;
   request.of_result.assign(spec.output_to_processing_mapping.begin(),
                            spec.output_to_processing_mapping.end());
