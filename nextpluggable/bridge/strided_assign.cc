@@ -10,7 +10,6 @@
 #include "nextpluggable/bridge/rules.h"
 #include "nextpluggable/bridge/sizes.h"
 #include "nextpluggable/bridge/slice_masks.h"
-#include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/framework/tensor_shape.h"
 #include "tensorflow/core/util/strided_slice_op.h"
@@ -26,11 +25,11 @@ namespace {
 namespace tf = ::tensorflow;
 using Context = tf::XlaOpKernelContext;
 
-// Which elements of an array are written: along each dimension `count` of them, from `begin` on.
+// Which elements of an array are written: along each dimension `count` of them, from `begin` on. `value` is the shape
+// of the given value, which lacks the dimensions of single indices.
 struct Written {
   tf::TensorShape counts;
-  tf::TensorShape
-      value;  // what is written, as it is given: without the dimensions of single indices
+  tf::TensorShape value;
   absl::InlinedVector<int64_t, 4> begin;
   absl::InlinedVector<int64_t, 4> strides;
 };

@@ -17,7 +17,6 @@
 #include "nextpluggable/bridge/sizes.h"
 #include "nextpluggable/bridge/slice_masks.h"
 #include "tensorflow/compiler/tf2xla/literal_util.h"
-#include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/tensor_shape.h"
 #include "tensorflow/core/util/strided_slice_op.h"
 #include "xla/hlo/builder/lib/constants.h"
