@@ -477,11 +477,10 @@ class _Block:
         added = hlo.Computation.from_root(
             "add_product", parameters, hlo.Instruction("add", shapes[0], [total, product])
         )
-        first = hlo.Computation.from_root("product", parameters, product)
+        begun = product
         if not i.dtype.is_integer:  # a sum begins with 0: it is 0 where all terms are -0
-            zero = hlo.constant(0, i.dtype)
-            begun = hlo.Instruction("add", shapes[0], [zero, product])
-            first = hlo.Computation.from_root("first_product", parameters, begun)
+            begun = hlo.Instruction("add", shapes[0], [hlo.constant(0, i.dtype), product])
+        first = hlo.Computation.from_root("first_product", parameters, begun)
 
         def read(index: Index) -> Element:
             result: Element | None = None

@@ -63,8 +63,8 @@ class ProductWrites(ProductTiles):
                 value = b.add(value, b.splat(b.load("i32", place, 4), form.lanes))
             return epilogue(value, i64(r), v)
 
-        def store_rows(start: int, stop: int) -> None:
-            for n in range(start * self.vectors, stop * self.vectors):
+        def store_rows(begin: int, end: int) -> None:
+            for n in range(begin * self.vectors, end * self.vectors):
                 r, v = divmod(n, self.vectors)
                 value = finish(n)
                 offset = i64(r * self.result_row + v * form.lanes)
