@@ -379,9 +379,14 @@ class Generator:
             return c
         low, high = c.low + offset, c.high + offset
         if c.vector is not None:
+            if c.vector.number in self._spread:
+                base, offsets = self._spread[c.vector.number]
+                return self._spread_from(self.add(base, i64(offset)), offsets, low, high)
             return self._general(self.add(c.vector, i64(offset)), low, high)
-        base = self.add(c.base, i64(offset))
-        return c._replace(base=base, low=low, high=high, multiple=math.gcd(c.multiple, offset))
+        start, by, multiple = self._parts.get(c.base.number, (c.base, 0, c.multiple))
+        by += offset
+        base = self.behind(start, by, multiple)
+        return c._replace(base=base, low=low, high=high, multiple=math.gcd(multiple, by))
 
     def scale(self, c: Coordinate, factor: int) -> Coordinate:
         """c * factor, for a factor that may be negative"""
@@ -414,25 +419,33 @@ class Generator:
             return c, ZERO
         if c.high < divisor:
             return ZERO, c
-        high = c.high // divisor
+        low, high = max(c.low, 0) // divisor, c.high // divisor
         if c.vector is None:
             if c.is_uniform and isinstance(c.base.constant, int):
                 whole, left = divmod(c.base.constant, divisor)
                 return fixed(whole), fixed(left)
             span = c.stride * (c.lanes - 1)
-            _, by, multiple = self._parts.get(c.base.number, (c.base, 0, c.multiple))
+            start, by, multiple = self._parts.get(c.base.number, (c.base, 0, c.multiple))
             common = math.gcd(multiple, divisor)
             # The first lanes of a vector may lie before an array, masked off, while the last ones are in it.
             below = max(span, 0)
             if c.stride % divisor == 0:  # all lanes have the same remainder
                 quotient, rest = self._divide(c.base, divisor, below=below)
+                stride, exact = c.stride // divisor, 1
+                if common == divisor:
+                    exact = multiple // divisor
+                    rest = i64(by % divisor)
+                    if by:
+                        whole = self._divide(start, divisor, below=below)[0]
+                        quotient = self.behind(whole, by // divisor, exact)
+                        exact = math.gcd(exact, by // divisor)
                 if isinstance(rest.constant, int):
                     part = fixed(rest.constant)
                 else:
                     part = Coordinate(
                         rest, 0, 1, None, 0, divisor - 1, math.gcd(c.multiple, divisor)
                     )
-                return Coordinate(quotient, c.stride // divisor, c.lanes, None, 0, high), part
+                return Coordinate(quotient, stride, c.lanes, None, low, high, exact), part
             if span > 0 and by % common + span < common:  # no carry between the lanes
                 quotient, rest = self._divide(c.base, divisor, below=below)
                 return (

@@ -403,21 +403,27 @@ def of_pad(g: Generator, i: hlo.Instruction, index: Index) -> Element:
         return element(g, padding, ())
     attributes = (i.attributes["low"], i.attributes["high"], i.attributes["interior"])
     for c, dim, low, _, interior in zip(index, operand.dims, *attributes, strict=True):
-        c = g.shift(c, -low)
-        last = (dim - 1) * (interior + 1)
-        conditions += _inside(g, c, 0, last + 1)
+        c, distance = g.shift(c, -low), interior + 1
         # The vector's first lane may lie before the array while others are in it, and numbers that are divided must not
         # be negative: so many elements are added before the division, and taken off again behind it.
-        before = -(min(c.low, 0) // (interior + 1))
+        before = -(min(c.low, 0) // distance)
+        if interior:
+            quotient, rest = g.divide(g.shift(c, before * distance), distance)
+            if rest.low == rest.high:  # all lanes are elements, or all are between them
+                if rest.low != 0:
+                    return element(g, padding, ())
+                c, distance = g.shift(quotient, -before), 1
+        last = (dim - 1) * distance
+        conditions += _inside(g, c, 0, last + 1)
         c = _near(g, c, last + 1)
         c = c._replace(low=max(c.low, 0), high=max(min(c.high, last), 0))
-        if interior:
-            c, rest = g.divide(g.shift(c, before * (interior + 1)), interior + 1)
+        if distance > 1:
+            c, rest = g.divide(g.shift(c, before * distance), distance)
             c = g.shift(c, -before)
             if rest.low != 0 or rest.high != 0:
                 conditions.append(g.compare("eq", g.vector(rest, rest.lanes), i64(0)))
-        if not (c.is_uniform and c.base.is_constant):  # a known place stays known
-            c = c._replace(low=0, high=dim - 1)
+            if not (c.is_uniform and c.base.is_constant):  # a known place stays known
+                c = c._replace(low=0, high=dim - 1)
         moved.append(c)
     return _when(
         g, conditions, lambda: element(g, operand, tuple(moved)), lambda: element(g, padding, ())

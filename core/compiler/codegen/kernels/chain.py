@@ -18,7 +18,7 @@ from ..bits import as_bits
 from ..elements.elemental import element
 from ..generator import Array, Coordinate, Generator, Index
 from ..llvm_ir import Value, i64
-from . import loops
+from . import loops, periods
 from .emit import EmittedKernel, Frame, emitter
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ class _Chain:
         results: dict[int, Array] = {} if around else loop.results
         numbers = [n for n in range(len(computation.results)) if n in loop.rings or n in results]
         roots = [computation.results[n] for n in numbers]
-        code = loops.row_code(target, computation)
+        size, code = loop.stage.dims[-1], loops.row_code(target, computation)
         past_caches = self.frame.moves_at_least(target.costs.memory.past_caches)
         insides = loops.insides_of(roots, (len(code.cuts) + 1) * code.weight)
 
@@ -206,7 +206,17 @@ class _Chain:
                     if n in results:
                         g.store(results[n], (*leading, c), value, mask, past_caches)
 
-            loops.whole_row(g, loop.stage.dims[-1], code, step)
+            def alternating(c: Coordinate, _: Value | None) -> None:
+                places = periods.places(g, (*leading, c), size, code.period)
+                values = [[element(g, root, place) for place in places] for root in roots]
+                kept = [(*kept_at, *place[len(at) :]) for place in places]
+                for n, row in zip(numbers, values, strict=True):
+                    if n in loop.rings:
+                        periods.store(g, loop.rings[n], kept, row, False)
+                    if n in results:
+                        periods.store(g, results[n], places, row, past_caches)
+
+            loops.whole_row(g, size, code, alternating if code.period > 1 else step)
 
         g.nest(loop.stage.dims[:-1], row, at)
 

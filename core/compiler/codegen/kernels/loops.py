@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...fusion.clusters import MOST_SHORT_ROW_CODE
@@ -21,7 +22,7 @@ from ..elements.side_by_side import compute_side_by_side
 from ..generator import ZERO, Coordinate, Generator, Index, fixed
 from ..llvm_ir import Value, i64
 from ..representation import memory_type
-from . import short_rows
+from . import periods, short_rows
 from .emit import EmittedKernel, Frame, emitter
 
 if TYPE_CHECKING:
@@ -57,16 +58,26 @@ def emit_frame(frame: Frame) -> EmittedKernel:
         for array, row in zip(frame.results, values, strict=True):
             short_rows.store(g, array, index, row, streaming)
 
+    def alternating(g: Generator, index: Index, mask: Value | None) -> None:
+        places = periods.places(g, index, dims[-1], code.period)
+        values = [[element(g, root, place) for place in places] for root in roots]
+        for array, row in zip(frame.results, values, strict=True):
+            periods.store(g, array, places, row, streaming)
+
     if not dims:
         compute_side_by_side(frame.generator, computation)
     streaming = frame.moves_at_least(target.costs.memory.past_caches)
-    lanes, masked, cuts, weight = row_code(target, computation)
+    code = row_code(target, computation)
+    weight, lanes = code.weight, code.lanes
     if short_rows.fits(roots, lanes) and weight * dims[-1] <= MOST_SHORT_ROW_CODE:
         units = iterate(frame, dims[:-1], lanes, False, rows, weight=weight * dims[-1])
     else:
         large = math.prod(dims) >= LEAST_INSIDE
-        insides = insides_of(roots, (len(cuts) + 1) * weight) if large else []
-        units = iterate(frame, dims, lanes, masked, body, cuts, weight, insides)
+        insides = insides_of(roots, (len(code.cuts) + 1) * weight) if large else []
+        space, write = dims, body
+        if code.period > 1:
+            space, write = (*dims[:-1], code.steps_of(dims[-1])), alternating
+        units = iterate(frame, space, lanes, code.masked, write, code.cuts, weight, insides)
     cost = costs.of_computation(target, computation)
     return frame.finish(units, cost)
 
@@ -76,22 +87,43 @@ emit = emitter(collapsed=True)(emit_frame)
 
 class RowCode(NamedTuple):
     """How a row of a loop is written: in vectors of ``lanes``, the last of them ``masked``, in pieces between ``cuts``;
-    ``weight`` is that of a step (:meth:`Costs.weight`).
+    ``weight`` is that of a step (:meth:`Costs.weight`). A step is one place of the row, or a ``period`` of them
+    (:mod:`.periods`), and ``cuts`` are counted in steps.
     """
 
     lanes: int
     masked: bool
     cuts: Sequence[int]
     weight: float
+    period: int = 1
+
+    def steps_of(self, size: int) -> int:
+        """How many steps a row of ``size`` elements takes."""
+        return -(-size // self.period)
 
 
 def row_code(target: Target, computation: hlo.Computation) -> RowCode:
     """How a row of a loop over ``computation`` is written."""
+    roots = computation.results
     weight = sum(map(target.costs.weight, computation.instructions))
-    cuts = cuts_of(computation.results)
+    lanes = lanes_for(target, computation)
+    period = periods.period_of(roots, lanes)
+    while period * weight > MOST_SHORT_ROW_CODE and period > 1:
+        period //= 2 if period % 2 == 0 else period
+    if period > 1:
+        weight *= period
+        size, seams = (
+            roots[0].dims[-1],
+            seams_along(len(roots[0].dims) - 1, roots, through_gaps=True),
+        )
+        cuts = periods.cuts_of(seams, size, period)
+        if (len(cuts) + 1) * weight > MOST_SHORT_ROW_CODE:
+            cuts = periods.cuts_of([], size, period)
+        return RowCode(lanes, False, cuts, weight, period)
+    cuts = cuts_of(roots)
     if len(cuts) * weight > LONGEST_CODE:
         cuts = []
-    return RowCode(lanes_for(target, computation), can_mask(target, computation), cuts, weight)
+    return RowCode(lanes, can_mask(target, computation), cuts, weight)
 
 
 def cuts_of(roots: Sequence[hlo.Instruction]) -> list[int]:
@@ -99,39 +131,50 @@ def cuts_of(roots: Sequence[hlo.Instruction]) -> list[int]:
     return seams_along(len(roots[0].dims) - 1, roots) if roots[0].dims else []
 
 
-def seams_along(dimension: int, roots: Sequence[hlo.Instruction]) -> list[int]:
-    """The places along a dimension of ``roots`` at which another piece of a concatenation or a pad begins."""
+def seams_along(
+    dimension: int, roots: Sequence[hlo.Instruction], *, through_gaps: bool = False
+) -> list[int]:
+    """The places along a dimension of ``roots`` at which another piece of a concatenation or a pad begins.
+
+    ``through_gaps``: those too that are seen through pads with gaps and through slices with strides.
+    """
     size = roots[0].dims[dimension]
     seams: set[int] = set()
-    seen: set[tuple[hlo.Instruction, int, int]] = set()
-    # Instructions, which of their dimensions it is, and where their own first element stands.
-    stack = [(root, dimension, 0) for root in roots]
+    seen: set[tuple[hlo.Instruction, int, Fraction, Fraction]] = set()
+    # Instructions, which of their dimensions it is, where their own first element stands, and how far apart they are.
+    stack = [(root, dimension, Fraction(0), Fraction(1)) for root in roots]
     while stack:
-        i, along, offset = stack.pop()
-        if (i, along, offset) in seen or not isinstance(i.shape, hlo.Shape) or not i.dims:
+        place = stack.pop()
+        i, along, offset, distance = place
+        if place in seen or not isinstance(i.shape, hlo.Shape) or not i.dims:
             continue
-        seen.add((i, along, offset))
+        seen.add(place)
         if i.opcode == "concatenate":
             at = offset
             for operand in i.operands:
-                stack.append((operand, along, at))
+                stack.append((operand, along, at, distance))
                 if i.attributes["dimension"] == along:
-                    at += operand.dims[along]
-                    seams.add(at)
+                    at += operand.dims[along] * distance
+                    seams.add(math.ceil(at))
         elif i.opcode == "pad":
-            if i.attributes["interior"][along] == 0:
-                start = offset + i.attributes["low"][along]
-                seams.update((start, start + i.operands[0].dims[along]))
-                stack.append((i.operands[0], along, start))
+            gap = i.attributes["interior"][along] + 1
+            if gap == 1 or through_gaps:
+                start = offset + i.attributes["low"][along] * distance
+                end = start + ((i.operands[0].dims[along] - 1) * gap + 1) * distance
+                seams.update((math.ceil(start), math.ceil(end)))
+                stack.append((i.operands[0], along, start, distance * gap))
         elif i.opcode == "slice":
-            if i.attributes["strides"][along] == 1:
-                stack.append((i.operands[0], along, offset - i.attributes["starts"][along]))
+            stride = i.attributes["strides"][along]
+            if stride == 1 or through_gaps:
+                nearer = distance / stride
+                start = offset - i.attributes["starts"][along] * nearer
+                stack.append((i.operands[0], along, start, nearer))
         elif i.opcode == "broadcast":
             mapped = i.attributes["dimensions"]
             if along in mapped:
-                stack.append((i.operands[0], mapped.index(along), offset))
+                stack.append((i.operands[0], mapped.index(along), offset, distance))
         elif i.opcode == "copy" or i.is_elementwise:
-            stack += [(o, along, offset) for o in i.operands if o.dims == i.dims]
+            stack += [(o, along, offset, distance) for o in i.operands if o.dims == i.dims]
     return sorted(s for s in seams if 0 < s < size)
 
 
@@ -316,8 +359,9 @@ Step = Callable[[Coordinate, "Value | None"], None]
 
 def whole_row(g: Generator, size: int, code: RowCode, step: Step) -> None:
     """Write the steps of a row of ``size`` elements, in each of its pieces."""
-    lanes = min(code.lanes, 1 << (size - 1).bit_length())
-    for low, high in itertools.pairwise([0, *code.cuts, size]):
+    steps = code.steps_of(size)
+    lanes = min(code.lanes, 1 << (steps - 1).bit_length())
+    for low, high in itertools.pairwise([0, *code.cuts, steps]):
         span(g, low, high, high, lanes, code.masked, step, weight=code.weight)
 
 

@@ -37,11 +37,25 @@ def store(
         for n, element in enumerate(elements):
             g.store(array, (*index, fixed(n)), element, None, streaming)
         return
-    b, count = g.builder, rows.lanes
+    first = (*index[:-1], rows._replace(stride=0, lanes=1), fixed(0))
+    store_woven(g, array, first, rows.lanes, elements, streaming)
+
+
+def store_woven(
+    g: Generator,
+    array: Array,
+    first: Index,
+    count: int,
+    elements: Sequence[Element],
+    streaming: bool,
+) -> None:
+    """Write the ``count`` lanes of ``elements`` behind one another, from ``first`` on: the first lane of each of them,
+    then the second of each, ...
+    """
+    b = g.builder
     dtype = array.shape.dtype
     type_, _ = memory.unit(dtype)
     size = memory.size_of(type_)
-    first = (*index[:-1], rows._replace(stride=0, lanes=1), fixed(0))
     pointer, _ = g.address(array, first)
     parts = [conversion.to_memory(g, g.splat(e, count), dtype) for e in elements]  # type: ignore[arg-type]
     width = size * count
