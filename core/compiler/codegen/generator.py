@@ -436,8 +436,8 @@ class Generator:
                     exact = multiple // divisor
                     rest = i64(by % divisor)
                     if by:
-                        whole = self._divide(start, divisor, below=below)[0]
-                        quotient = self.behind(whole, by // divisor, exact)
+                        before = self._divide(start, divisor, below=below)[0]
+                        quotient = self.behind(before, by // divisor, exact)
                         exact = math.gcd(exact, by // divisor)
                 if isinstance(rest.constant, int):
                     part = fixed(rest.constant)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from ...ir.dtypes import DType
@@ -22,6 +22,8 @@ SLOT_BYTES: Final = 64
 # once what one has written, and a processor that has the masked write under way lets it wait, some 20 cycles on a
 # Zen 4; a larger array takes longer than that.
 PIECES_BYTES: Final = 256
+# So many vectors are read at most, and shuffled, in the place of a gather of as many lanes as one of them has.
+_MOST_VECTORS: Final = 4
 
 
 def unit(dtype: DType) -> tuple[str, int]:
@@ -73,12 +75,17 @@ def _load(
         if count:
             piecewise = _load_pieces(g, type_, pointer, lane.lanes, count)
             return conversion.from_memory(g, piecewise, dtype)
-    parts = [_load_part(g, type_, factor, pointer, lane, mask, n) for n in range(factor)]
-    if factor == 2 and not lane.is_uniform and lane.stride == 2:  # both parts came as one vector
-        count = lane.lanes
+    near = _near_places(lane, mask, factor)
+    parts: list[Value]
+    if near is not None:
+        parts = _picked(g, type_, pointer, near, factor)
+    elif factor == 2 and not lane.is_uniform and lane.vector is None and lane.stride == 2:
+        count = lane.lanes  # both parts come as one vector
         wide = _contiguous(g, type_, pointer, 2 * count, _interleave(g, mask, mask))
         parts = [g.builder.shuffle(wide, wide, range(n, 2 * count, 2)) for n in (0, 1)]
-    values = [conversion.from_memory(g, part, dtype) for part in parts if part is not None]
+    else:
+        parts = [_load_part(g, type_, factor, pointer, lane, mask, n) for n in range(factor)]
+    values = [conversion.from_memory(g, part, dtype) for part in parts]
     return Complex(values[0], values[1]) if dtype.is_complex else values[0]
 
 
@@ -90,65 +97,90 @@ def _load_part(
     lane: Coordinate,
     mask: Value | None,
     part: int,
-) -> Value | None:
+) -> Value:
     b, size, count = g.builder, size_of(type_), lane.lanes
     if lane.is_uniform:
         return b.load(type_, b.gep(type_, pointer, i64(part)), size)
-    if lane.vector is None and lane.stride == factor:
-        return _contiguous(g, type_, pointer, count, mask) if factor == 1 else None
-    if lane.vector is None and lane.stride == -1 and mask is None:
-        start = b.gep(type_, pointer, i64(1 - count))
-        forward = _contiguous(g, type_, start, count, None)
-        return b.shuffle(forward, forward, range(count - 1, -1, -1))
-    if lane.vector is None and 2 <= abs(lane.stride) <= 4 and factor == 1 and mask is None:
-        if lane.stride > 0:
-            return _strided(g, type_, pointer, count, lane.stride)
-        start = b.gep(type_, pointer, i64((count - 1) * lane.stride))
-        forward = _strided(g, type_, start, count, -lane.stride)
-        return b.shuffle(forward, forward, range(count - 1, -1, -1))
-    if lane.vector is not None and factor == 1 and mask is None:
-        places = lane.vector.constant
-        if isinstance(places, tuple) and 0 < max(places) - min(places) < count:
-            return _picked(g, type_, pointer, [int(n) for n in places])
+    if lane.vector is None and lane.stride == factor == 1:
+        return _contiguous(g, type_, pointer, count, mask)
     offsets = lane.vector or b.lane_offsets(count, lane.stride)
     addresses = b.gep(type_, b.gep(type_, pointer, i64(part)), offsets)
     return b.gather(llvm_ir.vector(type_, count), addresses, size, mask)
 
 
-def _strided(g: Generator, type_: str, pointer: Value, count: int, stride: int) -> Value:
-    """Every ``stride``-th element: contiguous vectors, and shuffles that pick from them.
+def _near_places(lane: Coordinate, mask: Value | None, factor: int) -> list[int | None] | None:
+    """Where the lanes are read, from the first element on, if that is known and near enough for a few vectors that are
+    shuffled; None for a lane that the mask leaves out.
+
+    Strides and reversed rows are such places, and neighbours that share an element of a smaller array, such as the
+    scale of a group.
+    """
+    if lane.is_uniform or (lane.vector is None and lane.stride == factor):
+        return None
+    count = lane.lanes
+    wanted: object = (True,) * count if mask is None else mask.constant
+    if not isinstance(wanted, tuple):
+        return None
+    offsets = [n * lane.stride for n in range(count)]
+    if lane.vector is not None:
+        if not isinstance(lane.vector.constant, tuple):
+            return None
+        offsets = [int(n) for n in lane.vector.constant]
+    places = [n if wanted[at] else None for at, n in enumerate(offsets)]
+    known = [n for n in places if n is not None]
+    if not known or max(known) - min(known) + factor > _MOST_VECTORS * count:
+        return None
+    return places
+
+
+def _picked(
+    g: Generator, type_: str, pointer: Value, places: Sequence[int | None], factor: int
+) -> list[Value]:
+    """The elements at ``places``, and those ``factor - 1`` behind each: contiguous vectors, and shuffles that pick from
+    them; zeros where there is no place.
 
     The last vector ends with the last element that is needed: nothing behind it is touched.
     """
+    b, count = g.builder, len(places)
+    known = [n for n in places if n is not None]
+    first, span = min(known), max(known) - min(known) + factor
+    width = min(span, count)
+    starts = [*range(first, first + span - width, width), first + span - width]
+    vectors = [_contiguous(g, type_, b.gep(type_, pointer, i64(n)), width, None) for n in starts]
+    found = []
+    for part in range(factor):
+        lanes: list[
+            tuple[int, int] | None
+        ] = []  # which vector each comes from, and which lane of that
+        for place in places:
+            if place is None:
+                lanes.append(None)
+                continue
+            number = min((place + part - first) // width, len(starts) - 1)
+            lanes.append((number, place + part - starts[number]))
+        found.append(_shuffled(g, vectors, lanes))
+    return found
+
+
+def _shuffled(
+    g: Generator, vectors: Sequence[Value], lanes: Sequence[tuple[int, int] | None]
+) -> Value:
+    """The vector of these lanes of ``vectors``, and of zeros."""
     b = g.builder
-    last = (count - 1) * stride + 1 - count
-    starts = [min(n * count, last) for n in range(stride)]
-    picked: Value | None = None
-    for n, start in enumerate(starts):
-        piece = _contiguous(g, type_, b.gep(type_, pointer, i64(start)), count, None)
-        if picked is None:
-            first = [lane * stride if lane * stride < count else 0 for lane in range(count)]
-            picked = b.shuffle(piece, piece, first)
-            continue
-        low, high = n * count, (n + 1) * count if n + 1 < stride else count * stride
-        mask = [
-            count + lane * stride - start if low <= lane * stride < high else lane
-            for lane in range(count)
-        ]
-        picked = b.shuffle(picked, piece, mask)
-    assert picked is not None
+    used = sorted({number for number, _ in filter(None, lanes)})
+    first, count = vectors[used[0]], len(lanes)
+    if llvm_ir.lanes_of(first.type) == 1:
+        picked = b.splat(first, count)
+    else:
+        start = [at[1] if at and at[0] == used[0] else 0 for at in lanes]
+        picked = b.shuffle(first, first, start)
+    for number in used[1:]:  # several vectors are as wide as the result
+        mask = [count + at[1] if at and at[0] == number else n for n, at in enumerate(lanes)]
+        picked = b.shuffle(picked, vectors[number], mask)
+    if None in lanes:
+        zero = llvm_ir.zero(picked.type)
+        picked = b.shuffle(picked, zero, [n if at else count + n for n, at in enumerate(lanes)])
     return picked
-
-
-def _picked(g: Generator, type_: str, pointer: Value, places: list[int]) -> Value:
-    """The elements at ``places``, which lie close together: one load from the first to the last, and a shuffle.
-
-    Neighbours that share an element of a smaller array, such as the scale of a group, are such places.
-    """
-    first = min(places)
-    start = g.builder.gep(type_, pointer, i64(first))
-    near = _contiguous(g, type_, start, max(places) - first + 1, None)
-    return g.builder.shuffle(near, near, [n - first for n in places])
 
 
 def _contiguous(g: Generator, type_: str, pointer: Value, count: int, mask: Value | None) -> Value:

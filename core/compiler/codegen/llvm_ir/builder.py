@@ -7,6 +7,7 @@ is full of them.
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -23,6 +24,7 @@ from .values import (
     bytes_of,
     i64,
     integer,
+    lane_numbers,
     lanes_constant,
     lanes_of,
     mangle,
@@ -48,6 +50,11 @@ def _only_lane(mask: Value) -> int | None:
 
 # As Value(...) and Instruction(...), which take twice as long: most of the time of writing a function is spent here.
 _make: Final = tuple.__new__
+# Instructions on integers that are folded where all lanes are known.
+_SIGNED: Final = {
+    "eq": operator.eq, "ne": operator.ne, "slt": operator.lt, "sle": operator.le, "sgt": operator.gt, "sge": operator.ge
+}  # fmt: skip
+_OF_MASKS: Final = {"and": operator.and_, "or": operator.or_, "xor": operator.xor}
 _FLOATS: Final = frozenset(("float", "double", "half"))
 _NOTHING: Final = Value("void", "undef")
 
@@ -243,6 +250,11 @@ class Builder:
     def binary(self, opcode: str, a: Value, b: Value) -> Value:
         """``opcode`` may carry flags: ``"fadd contract"``, ``"add nsw"``."""
         code, flags = _split(opcode)
+        combine = _OF_MASKS.get(code)
+        if combine is not None and a.number == b.number == 0 and scalar_of(a.type) == "i1":
+            x, y = lane_numbers(a), lane_numbers(b)
+            if x is not None and y is not None:
+                return lanes_constant("i1", [*map(combine, x, y)])
         return self._emit(code, a.type, (a, b), flags)
 
     def add(self, a: Value, b: Value) -> Value:
@@ -254,6 +266,10 @@ class Builder:
             return a
         if isinstance(x, int) and isinstance(y, int):
             return integer(a.type, x + y)
+        if a.number == b.number == 0 and scalar_of(a.type) == "i64":
+            x, y = lane_numbers(a), lane_numbers(b)
+            if x is not None and y is not None:
+                return lanes_constant("i64", [*map(operator.add, x, y)])
         return self._emit("add", a.type, (a, b), "nsw" if a.type == "i64" else "")
 
     def sub(self, a: Value, b: Value) -> Value:
@@ -275,6 +291,11 @@ class Builder:
         return self._emit("mul", a.type, (a, b), "nsw" if a.type == "i64" else "")
 
     def icmp(self, predicate: str, a: Value, b: Value) -> Value:
+        holds = _SIGNED.get(predicate)
+        if holds is not None and a.number == b.number == 0:
+            x, y = lane_numbers(a), lane_numbers(b)
+            if x is not None and y is not None:
+                return lanes_constant("i1", [*map(holds, x, y)])
         return self._emit("icmp", vector("i1", lanes_of(a.type)), (a, b), "", predicate)
 
     def fcmp(self, predicate: str, a: Value, b: Value) -> Value:

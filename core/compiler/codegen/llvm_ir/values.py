@@ -159,6 +159,14 @@ def lanes_constant(scalar: str, numbers: Sequence[int]) -> Value:
     return Value(vector(scalar, len(numbers)), f"<{text}>", 0, tuple(map(int, numbers)))
 
 
+def lane_numbers(value: Value) -> tuple[int, ...] | None:
+    """The number in each lane of a vector of integers or truth values, if they are known."""
+    number = value.constant
+    if isinstance(number, tuple) or value.type[0] != "<" or scalar_of(value.type)[0] != "i":
+        return number if isinstance(number, tuple) else None
+    return (number,) * lanes_of(value.type) if isinstance(number, int) else None
+
+
 TRUE: Final = Value("i1", "true", 0, 1)
 FALSE: Final = Value("i1", "false", 0, 0)
 
