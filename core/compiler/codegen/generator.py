@@ -463,7 +463,13 @@ class Generator:
                     self._spread_from(base, quotients, 0, high),
                     self._general(rests, 0, divisor - 1),
                 )
-        quotient, rest = self._divide(self.vector(c, c.lanes), divisor, c.high)
+        places = self.vector(c, c.lanes)
+        numbers = llvm_ir.lane_numbers(places)
+        if numbers is not None:
+            quotient = llvm_ir.lanes_constant("i64", [n // divisor for n in numbers])
+            rest = llvm_ir.lanes_constant("i64", [n % divisor for n in numbers])
+        else:
+            quotient, rest = self._divide(places, divisor, c.high)
         return self._general(quotient, 0, high), self._general(rest, 0, divisor - 1)
 
     def _divide(

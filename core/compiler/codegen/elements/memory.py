@@ -23,7 +23,7 @@ SLOT_BYTES: Final = 64
 # Zen 4; a larger array takes longer than that.
 PIECES_BYTES: Final = 256
 # So many vectors are read at most, and shuffled, in the place of a gather of as many lanes as one of them has.
-_MOST_VECTORS: Final = 4
+_MOST_VECTORS: Final = 12
 
 
 def unit(dtype: DType) -> tuple[str, int]:

@@ -22,6 +22,7 @@ from .values import (
     i64,
     integer,
     is_float_zero,
+    lane_numbers,
     lanes_constant,
     lanes_of,
     mangle,
@@ -33,6 +34,6 @@ from .values import (
 
 __all__ = [
     "FALSE", "POISON", "TRUE", "Block", "Builder", "Closed", "Constant", "Function", "Global", "Instruction", "Module",
-    "Value", "aggregate_type", "floating", "i64", "integer", "is_float_zero", "lanes_constant", "lanes_of", "mangle",
+    "Value", "aggregate_type", "floating", "i64", "integer", "is_float_zero", "lane_numbers", "lanes_constant", "lanes_of", "mangle",
     "poison", "scalar_of", "vector", "zero",
 ]  # fmt: skip

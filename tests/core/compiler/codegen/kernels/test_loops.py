@@ -496,7 +496,7 @@ def test_dilated_padding_begins_before_the_array(interior, dtype, cpu):
 
 
 @pytest.mark.parametrize("dtype", [F32, F64, S8, BF16, C64], ids=str)
-@pytest.mark.parametrize("stride", [2, 3, 4, 5])
+@pytest.mark.parametrize("stride", [2, 3, 4, 5, 7, 12, 13])
 def test_strided_slices(stride, dtype):
     for n in (70, 64 * stride, 64 * stride - stride + 1, 1000):
         (x,) = parameters(S(dtype, (3, n)))
@@ -505,6 +505,34 @@ def test_strided_slices(stride, dtype):
         check(fusion("loop", [x], root))
         back = op("reverse", shape, root, dimensions=(1,))
         check(fusion("loop", [x], back))
+
+
+@pytest.mark.parametrize("dtype", [F32, S8, C64], ids=str)
+def test_places_that_are_known_are_shuffled(dtype):
+    """Strides, rows in reverse, and every third element of a row that is repeated: no element is read by itself."""
+    (x,) = parameters(S(dtype, (4, 1536)))
+    part = S(dtype, (4, 128))
+    stride = 6 if dtype.is_complex else 12
+    strided = op("slice", part, x, starts=(0, 0), limits=(4, 128 * stride), strides=(1, stride))
+    back = op("reverse", x.shape, x, dimensions=(1,))
+    both = op("slice", part, back, starts=(0, 5), limits=(4, 261), strides=(1, 2))
+    for root in (strided, back, both):
+        kernel = check(fusion("loop", [x], op("negate", root.shape, root)))
+        assert "llvm.masked.gather" not in kernel.ir
+
+
+def test_lanes_that_are_left_out_are_zeros():
+    """Elements of a smaller array under a mask that is known: the first lanes of rows, and every third one."""
+    for n, repeats in ((3, 5), (7, 3), (5, 12)):
+        (x,) = parameters(S(F32, (6, n)))
+        wide = hlo.broadcast(x, (6, n, repeats), (0, 1))
+        row = op("reshape", S(F32, (6, n * repeats)), wide)
+        check(fusion("loop", [x], op("negate", row.shape, row)))
+        z = hlo.constant(2.0, F32)
+        size = n * 3 - 2
+        padded = op("pad", S(F32, (6, size)), x, z, low=(0, 0), high=(0, 0), interior=(0, 2))
+        kernel = check(fusion("loop", [x], op("negate", padded.shape, padded)))
+        assert "llvm.masked.gather" not in kernel.ir
 
 
 @pytest.mark.parametrize("dtype", [F32, S8], ids=str)
