@@ -56,6 +56,7 @@ from .passes.sorted_gathers import gather_by_sorting
 from .passes.split_reductions import split_reductions
 from .passes.split_scans import split_scans
 from .passes.split_scatters import split_scatters
+from .passes.stacked_reductions import unstack_reductions
 from .passes.tokens import tokens_as_arrays
 from .passes.turned_weights import turn_weights
 from .passes.views import view_slices
@@ -104,6 +105,7 @@ OPTIMISATION: Final[tuple[Pass, ...]] = (
     simplify_loops,
     hoist_invariants,
     take_known_branches,  # of loops, to which the selector was given
+    unstack_reductions,
     simplify,  # what common subexpressions and loops have brought to light
     gather_by_sorting,
     round_each_operation,  # behind the rules that would take the conversions away

@@ -17,23 +17,32 @@ from ..ir.patterns import reshape_groups
 #: Elements of a dimension that may be taken out, and of all those of an array together.
 MOST: Final = 4
 MOST_TOGETHER: Final = 16
+# Instructions between a stack and a reduction over it that are looked at.
+_MOST_BEFORE_STACK: Final = 32
 
 Node = tuple[Instruction, int]  # a dimension of an array
 
 
 # -------------------------------------------------------------------------------------------- in the way of vectors
 def in_the_way(i: Instruction) -> list[Node]:
-    """The dimensions of few elements, last or before others of few elements, that ``i`` does not merge with others."""
+    """The dimensions of few elements that ``i`` does not merge with others, last or before others of few elements, and
+    those of stacks that it reduces.
+    """
     if i.opcode == "reduce":
         if not isinstance(i.shape, Shape):
             return []
         operand, reduced = i.operands[0], i.attributes["dimensions"]
         minor = _minor(operand.dims)
+        stacked = [
+            (operand, d)
+            for d in reduced
+            if 1 < operand.dims[d] <= MOST and d not in minor and _is_stacked(operand, d)
+        ]
         if all(d in reduced for d in minor) == any(d in reduced for d in minor):
             before = [d for d, n in enumerate(operand.dims) if n != 1 and d not in minor]
             if not before or not minor or (before[-1] in reduced) == (minor[0] in reduced):
-                return []
-        return [(operand, d) for d in minor]
+                return stacked
+        return [(operand, d) for d in minor] + stacked
     if i.opcode == "broadcast":
         mapped = i.attributes["dimensions"]
         if not mapped:
@@ -50,6 +59,22 @@ def in_the_way(i: Instruction) -> list[Node]:
         larger = i.operands[0] if i.opcode == "slice" else i
         return [(larger, d) for d in _minor(larger.dims) if changes(i, d)]
     return []
+
+
+def _is_stacked(i: Instruction, d: int) -> bool:
+    """Whether ``i`` is computed, element by element, from a stack of arrays along ``d``: a sum over them need not go
+    from one to the next by their numbers.
+    """
+    seen = {i}
+    left = [i]
+    while left and len(seen) <= _MOST_BEFORE_STACK:
+        found = left.pop()
+        if found.opcode == "concatenate" and found.attributes["dimension"] == d:
+            return all(o.dims[d] == 1 for o in found.operands)
+        if found.is_elementwise:
+            left += [o for o in found.operands if o.dims == i.dims and o not in seen]
+            seen |= {*found.operands}
+    return False
 
 
 def _minor(dims: Sequence[int]) -> list[int]:

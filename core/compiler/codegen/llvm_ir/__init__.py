@@ -34,6 +34,6 @@ from .values import (
 
 __all__ = [
     "FALSE", "POISON", "TRUE", "Block", "Builder", "Closed", "Constant", "Function", "Global", "Instruction", "Module",
-    "Value", "aggregate_type", "floating", "i64", "integer", "is_float_zero", "lane_numbers", "lanes_constant", "lanes_of", "mangle",
-    "poison", "scalar_of", "vector", "zero",
+    "Value", "aggregate_type", "floating", "i64", "integer", "is_float_zero", "lane_numbers", "lanes_constant",
+    "lanes_of", "mangle", "poison", "scalar_of", "vector", "zero",
 ]  # fmt: skip

@@ -195,6 +195,24 @@ def test_a_sum_of_negative_zeros_is_zero(terms: int) -> None:
     assert not np.signbit(evaluate(after, values)[1]).any()
 
 
+def test_sums_over_stacks_go_over_no_numbers() -> None:
+    """A standard deviation over three arrays: mean and squares are sums of arrays, whose stack is never made."""
+    x = [parameter(n, POINTS, 8) for n in range(3)]
+    pieces = [reshape(p, 1, *p.dims) for p in x]
+    whole = op("concatenate", *pieces, dims=(3, POINTS, 8), dimension=0)
+    mean = op("multiply", reduce(whole, (0,)), number(1 / 3, POINTS, 8))
+    away = op("subtract", whole, spread(mean, whole.dims, 1, 2))
+    before = module(x, reduce(op("multiply", away, away), (0,)))
+    after = check(split_components, before, 1e-6, EAGER)
+    assert {"reduce", "concatenate"}.isdisjoint(opcodes(after.entry))
+
+
+def test_sums_over_arrays_that_are_there_stay() -> None:
+    x = parameter(0, 3, POINTS, 8)
+    before = module([x], reduce(op("multiply", x, x), (0,)))
+    assert split_components(before, EAGER).entry is before.entry
+
+
 def test_large_arrays_are_taken_apart_by_themselves() -> None:
     x = parameter(0, 512, 3)
     d = differences(x, x)
