@@ -12,6 +12,7 @@ gather.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -359,6 +360,20 @@ class Generator:
     def _general(self, vector: Value, low: int, high: int) -> Coordinate:
         return Coordinate(i64(0), 0, llvm_ir.lanes_of(vector.type), vector, low, high)
 
+    def spread(self, start: Coordinate, offsets: Sequence[int], size: int) -> Coordinate:
+        """``start``, which is the same in all lanes, and for each lane what it is behind it; places of a dimension of
+        ``size`` elements.
+        """
+        low = max(start.low + min(offsets), 0)
+        high = min(start.high + max(offsets), size - 1)
+        if len({*offsets}) == 1:
+            return self.shift(start, offsets[0])._replace(low=low, high=high)
+        step = offsets[1] - offsets[0]
+        if all(b - a == step for a, b in itertools.pairwise(offsets)):
+            moved = self.shift(start, offsets[0])
+            return moved._replace(stride=step, lanes=len(offsets), low=low, high=high)
+        return self._spread_from(start.base, offsets, low, high)
+
     def _spread_from(self, base: Value, offsets: Sequence[int], low: int, high: int) -> Coordinate:
         """base + offsets[lane]"""
         vector = self.add(base, llvm_ir.lanes_constant("i64", offsets))
@@ -463,13 +478,13 @@ class Generator:
                     self._spread_from(base, quotients, 0, high),
                     self._general(rests, 0, divisor - 1),
                 )
-        places = self.vector(c, c.lanes)
-        numbers = llvm_ir.lane_numbers(places)
+        value = self.vector(c, c.lanes)
+        numbers = llvm_ir.lane_numbers(value)
         if numbers is not None:
             quotient = llvm_ir.lanes_constant("i64", [n // divisor for n in numbers])
             rest = llvm_ir.lanes_constant("i64", [n % divisor for n in numbers])
         else:
-            quotient, rest = self._divide(places, divisor, c.high)
+            quotient, rest = self._divide(value, divisor, c.high)
         return self._general(quotient, 0, high), self._general(rest, 0, divisor - 1)
 
     def _divide(

@@ -78,7 +78,8 @@ def _load(
     near = _near_places(lane, mask, factor)
     parts: list[Value]
     if near is not None:
-        parts = _picked(g, type_, pointer, near, factor)
+        masks = shape.bytes > PIECES_BYTES and g.target.can_mask(size_of(type_))
+        parts = _picked(g, type_, pointer, near, factor, masks)
     elif factor == 2 and not lane.is_uniform and lane.vector is None and lane.stride == 2:
         count = lane.lanes  # both parts come as one vector
         wide = _contiguous(g, type_, pointer, 2 * count, _interleave(g, mask, mask))
@@ -134,10 +135,10 @@ def _near_places(lane: Coordinate, mask: Value | None, factor: int) -> list[int 
 
 
 def _picked(
-    g: Generator, type_: str, pointer: Value, places: Sequence[int | None], factor: int
+    g: Generator, type_: str, pointer: Value, places: Sequence[int | None], factor: int, masks: bool
 ) -> list[Value]:
     """The elements at ``places``, and those ``factor - 1`` behind each: contiguous vectors, and shuffles that pick from
-    them; zeros where there is no place.
+    them; zeros where there is no place. ``masks``: whether a vector may have lanes that are left out.
 
     The last vector ends with the last element that is needed: nothing behind it is touched.
     """
@@ -146,7 +147,10 @@ def _picked(
     first, span = min(known), max(known) - min(known) + factor
     width = min(span, count)
     starts = [*range(first, first + span - width, width), first + span - width]
-    vectors = [_contiguous(g, type_, b.gep(type_, pointer, i64(n)), width, None) for n in starts]
+    mask = None
+    if masks and width.bit_count() != 1:  # LLVM reads a vector of another length in pieces
+        width, mask = count, llvm_ir.lanes_constant("i1", [n < span for n in range(count)])
+    vectors = [_contiguous(g, type_, b.gep(type_, pointer, i64(n)), width, mask) for n in starts]
     found = []
     for part in range(factor):
         lanes: list[

@@ -19,10 +19,10 @@ from ...ir.dtypes import DType
 from .. import costs, effort, llvm_ir
 from ..elements.elemental import element
 from ..elements.side_by_side import compute_side_by_side
-from ..generator import ZERO, Coordinate, Generator, Index, fixed
+from ..generator import ZERO, Array, Coordinate, Generator, Index, fixed
 from ..llvm_ir import Value, i64
 from ..representation import memory_type
-from . import periods, short_rows
+from . import narrow_rows, periods, short_rows
 from .emit import EmittedKernel, Frame, emitter
 
 if TYPE_CHECKING:
@@ -64,13 +64,31 @@ def emit_frame(frame: Frame) -> EmittedKernel:
         for array, row in zip(frame.results, values, strict=True):
             periods.store(g, array, places, row, streaming)
 
+    def across(index: Index) -> None:
+        assert narrow is not None
+        flat = (*dims[: narrow.first], narrow.elements)
+        results = [Array(a.pointer, a.shape.with_dims(flat)) for a in frame.results]
+
+        def write(places: Index, start: Coordinate) -> None:
+            values = [element(g, root, places) for root in roots]
+            for array, value in zip(results, values, strict=True):
+                g.store(array, (*index[:-1], start), value, None, streaming)
+
+        g = frame.generator
+        narrow_rows.write(g, narrow, index, write)
+
     if not dims:
         compute_side_by_side(frame.generator, computation)
     streaming = frame.moves_at_least(target.costs.memory.past_caches)
     code = row_code(target, computation)
     weight, lanes = code.weight, code.lanes
+    narrow = narrow_rows.narrow_rows_of(roots, lanes, lambda d: seams_along(d, roots))
     if short_rows.fits(roots, lanes) and weight * dims[-1] <= MOST_SHORT_ROW_CODE:
         units = iterate(frame, dims[:-1], lanes, False, rows, weight=weight * dims[-1])
+    elif narrow is not None and weight * narrow.vectors <= MOST_SHORT_ROW_CODE:
+        units = math.prod(dims[: narrow.first]) * narrow.steps
+        space = (*dims[: narrow.first], narrow.steps)
+        count(frame.generator, frame.begin, frame.end, space, across)
     else:
         large = math.prod(dims) >= LEAST_INSIDE
         insides = insides_of(roots, (len(code.cuts) + 1) * weight) if large else []

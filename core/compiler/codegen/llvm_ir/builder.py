@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -51,12 +51,21 @@ def _only_lane(mask: Value) -> int | None:
 # As Value(...) and Instruction(...), which take twice as long: most of the time of writing a function is spent here.
 _make: Final = tuple.__new__
 # Instructions on integers that are folded where all lanes are known.
-_SIGNED: Final = {
-    "eq": operator.eq, "ne": operator.ne, "slt": operator.lt, "sle": operator.le, "sgt": operator.gt, "sge": operator.ge
+_HOLDS: Final = {
+    "eq": operator.eq, "ne": operator.ne, "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge
 }  # fmt: skip
 _OF_MASKS: Final = {"and": operator.and_, "or": operator.or_, "xor": operator.xor}
 _FLOATS: Final = frozenset(("float", "double", "half"))
 _NOTHING: Final = Value("void", "undef")
+
+
+def _by_lane(combine: Callable[[int, int], int], a: Value, b: Value) -> Value | None:
+    """``combine`` of each lane of two vectors of i64, if all lanes are known."""
+    if a.number or b.number or scalar_of(a.type) != "i64":
+        return None
+    x, y = lane_numbers(a), lane_numbers(b)
+    return None if x is None or y is None else lanes_constant("i64", [*map(combine, x, y)])
+
 
 #: Bytes that the arrays of a function may have on the stack. Programs run on threads that have so much
 #: (kStackOfFunction in core/runtime/thread.h), because a write behind the end of a stack ends the process.
@@ -266,10 +275,8 @@ class Builder:
             return a
         if isinstance(x, int) and isinstance(y, int):
             return integer(a.type, x + y)
-        if a.number == b.number == 0 and scalar_of(a.type) == "i64":
-            x, y = lane_numbers(a), lane_numbers(b)
-            if x is not None and y is not None:
-                return lanes_constant("i64", [*map(operator.add, x, y)])
+        if (lanes := _by_lane(operator.add, a, b)) is not None:
+            return lanes
         return self._emit("add", a.type, (a, b), "nsw" if a.type == "i64" else "")
 
     def sub(self, a: Value, b: Value) -> Value:
@@ -278,6 +285,8 @@ class Builder:
             return a
         if isinstance(x, int) and isinstance(y, int):
             return integer(a.type, x - y)
+        if (lanes := _by_lane(operator.sub, a, b)) is not None:
+            return lanes
         return self._emit("sub", a.type, (a, b), "nsw" if a.type == "i64" else "")
 
     def mul(self, a: Value, b: Value) -> Value:
@@ -288,14 +297,17 @@ class Builder:
             return a
         if isinstance(x, int) and isinstance(y, int):
             return integer(a.type, x * y)
+        if (lanes := _by_lane(operator.mul, a, b)) is not None:
+            return lanes
         return self._emit("mul", a.type, (a, b), "nsw" if a.type == "i64" else "")
 
     def icmp(self, predicate: str, a: Value, b: Value) -> Value:
-        holds = _SIGNED.get(predicate)
-        if holds is not None and a.number == b.number == 0:
+        if a.number == b.number == 0:
             x, y = lane_numbers(a), lane_numbers(b)
             if x is not None and y is not None:
-                return lanes_constant("i1", [*map(holds, x, y)])
+                if predicate[0] == "u":  # numbers without a sign
+                    x, y = (tuple([n & (1 << 64) - 1 for n in numbers]) for numbers in (x, y))
+                return lanes_constant("i1", [*map(_HOLDS[predicate.lstrip("us")], x, y)])
         return self._emit("icmp", vector("i1", lanes_of(a.type)), (a, b), "", predicate)
 
     def fcmp(self, predicate: str, a: Value, b: Value) -> Value:

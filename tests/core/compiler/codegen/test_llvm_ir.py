@@ -133,7 +133,21 @@ def test_lanes_that_differ_are_no_single_number() -> None:
     b = Builder(Module(), "f", ["<4 x i64>"])
     steps = b.lane_offsets(4)
     assert b.add(b.arguments[0], steps).number == 1
-    assert b.mul(steps, llvm_ir.integer("<4 x i64>", 3)).number == 2
+    assert b.mul(b.arguments[0], steps).number == 2
+
+
+def test_lanes_that_are_known_are_folded() -> None:
+    b = Builder(Module(), "f", [])
+    steps, three = b.lane_offsets(4), llvm_ir.integer("<4 x i64>", 3)
+    assert b.mul(steps, three).constant == (0, 3, 6, 9)
+    assert b.add(steps, three).constant == (3, 4, 5, 6)
+    below = b.sub(steps, llvm_ir.integer("<4 x i64>", 2))
+    assert below.constant == (-2, -1, 0, 1)
+    assert b.icmp("slt", below, llvm_ir.integer("<4 x i64>", 0)).constant == (1, 1, 0, 0)
+    inside = b.icmp("ult", below, llvm_ir.integer("<4 x i64>", 1))  # numbers without a sign
+    assert inside.constant == (0, 0, 1, 0)
+    assert b.binary("or", inside, b.icmp("eq", steps, three)).constant == (0, 0, 1, 1)
+    assert b.count == 0
 
 
 def test_local_arrays_of_one_name_are_equal() -> None:
