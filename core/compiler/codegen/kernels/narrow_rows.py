@@ -3,8 +3,8 @@
 Ten classes with a bias for each, pixels of three colours that are repeated along rows, a border of one column around
 rows of five: a vector along such a row is half empty, and each row takes a step. Here vectors run across the rows, in
 the order of memory. A step is as many vectors as it takes until one begins with a row again, so that each lane's place
-in its row is known when compiling: what an operand has for a vector are a few neighbours, which are read and shuffled,
-and what a pad or a concatenation holds there is known.
+in its row is known when compiling: the elements of an operand are a few neighbours, which are read and shuffled, and
+pads and concatenations know which of their pieces each lane is in.
 """
 
 from __future__ import annotations
