@@ -145,11 +145,10 @@ def _picked(
     b, count = g.builder, len(places)
     known = [n for n in places if n is not None]
     first, span = min(known), max(known) - min(known) + factor
-    width = min(span, count)
-    starts = [*range(first, first + span - width, width), first + span - width]
-    mask = None
-    if masks and width.bit_count() != 1:  # LLVM reads a vector of another length in pieces
+    width, mask = min(1 << (span.bit_length() - 1), count), None
+    if masks and width < min(span, count):
         width, mask = count, llvm_ir.lanes_constant("i1", [n < span for n in range(count)])
+    starts = [*range(first, first + span - width, width), first + max(span - width, 0)]
     vectors = [_contiguous(g, type_, b.gep(type_, pointer, i64(n)), width, mask) for n in starts]
     found = []
     for part in range(factor):
@@ -173,14 +172,18 @@ def _shuffled(
     b = g.builder
     used = sorted({number for number, _ in filter(None, lanes)})
     first, count = vectors[used[0]], len(lanes)
-    if llvm_ir.lanes_of(first.type) == 1:
+    width = llvm_ir.lanes_of(first.type)
+    if width == 1:
         picked = b.splat(first, count)
     else:
         start = [at[1] if at and at[0] == used[0] else 0 for at in lanes]
         picked = b.shuffle(first, first, start)
-    for number in used[1:]:  # several vectors are as wide as the result
+    for number in used[1:]:
+        other = vectors[number]
+        if width < count:
+            other = b.shuffle(other, other, [min(n, width - 1) for n in range(count)])
         mask = [count + at[1] if at and at[0] == number else n for n, at in enumerate(lanes)]
-        picked = b.shuffle(picked, vectors[number], mask)
+        picked = b.shuffle(picked, other, mask)
     if None in lanes:
         zero = llvm_ir.zero(picked.type)
         picked = b.shuffle(picked, zero, [n if at else count + n for n, at in enumerate(lanes)])

@@ -535,6 +535,18 @@ def test_lanes_that_are_left_out_are_zeros():
         assert "llvm.masked.gather" not in kernel.ir
 
 
+@pytest.mark.parametrize("dtype", [U8, F32], ids=str)
+def test_vectors_have_lengths_that_devices_know(dtype):
+    """SPIR-V has vectors of powers of two: seven neighbours are two vectors of four."""
+    for n in (3, 5, 6, 7, 13):
+        (x,) = parameters(S(dtype, (4, n)))
+        wide = hlo.broadcast(x, (4, n, 5), (0, 1))
+        row = op("reshape", S(dtype, (4, n * 5)), wide)
+        ir = check(fusion("loop", [x], op("add", row.shape, row, row))).ir
+        lengths = {int(length) for length in re.findall(r"<(\d+) x ", ir)}
+        assert all(length.bit_count() == 1 for length in lengths), (n, lengths)
+
+
 @pytest.mark.parametrize("dtype", [F32, S8], ids=str)
 def test_reversed_short_rows_are_shuffled(dtype):
     """An image that is turned about: whole vectors are read, no element by itself."""
