@@ -429,6 +429,11 @@ class Products:
         "rows",
         "from which on units do so that would copy a panel while its first tile is computed",
     ]
+    made_rows: Annotated[
+        int,
+        "rows",
+        "up to which units of work compute the parts that they use of a rhs that is made of other arrays",
+    ]
     copied_reading: Annotated[
         float, "times", "the time that such a unit computes, which its reading takes at most"
     ]

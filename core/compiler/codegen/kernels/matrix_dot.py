@@ -14,9 +14,9 @@ from ..generator import Index
 from ..llvm_ir import Value, i64
 from ..representation import memory_type
 from .emit import EmittedKernel, Frame
+from .made_panels import interleave
 from .matrix_overlap import OverlappedTiles, overlaps
 from .matrix_tiles import MatrixTile, Rows
-from .pack import interleave
 from .packed_dot import PackedDot
 from .product_tiles import Panel, PlacedTile
 

@@ -16,15 +16,16 @@ Attributes (``config``): ``batch`` (sizes), ``m``, ``n``, ``k``; ``lhs_strides``
 ``rhs_strides`` of [b...] in packed matrices, or, if rhs is not packed, of [b..., k] in elements (its columns are
 neighbours); ``packed``, whether it is; ``copies``, whether units copy the part of a panel that is in use (rhs may be of
 another type then), which the first tile of a block does with the rows that it reads, or, with ``first``, the unit with
-those of all its panels before its tiles; ``result_strides`` of
+those of all its panels before its tiles; ``made``, whether these copies are computed of what the fusion holds before
+the product, and rhs is not in memory (``turns`` and ``in_word`` are those of a "pack" then); ``result_strides`` of
 [b..., m, n], the last of them 1; ``rows`` and ``width`` of a tile; ``form``, a
 :class:`~.product_forms.ProductForm`; ``alpha`` (1 if it is not there) and ``epilogue``: "add" adds the third operand,
 which has the result's strides, "bias" a vector of n elements.
 
-A "packed-dot" fusion holds such an instruction and elementwise ones behind it, all of [b..., m, n] (the library pass
-:mod:`...passes.library.packed_epilogue` makes them): they are computed from the registers, and only their results are
-written. Where the fusion selects something else by positions (the lower triangle of a product), the sums of tiles that
-lie outside of what is left are not computed: zeros stand for them.
+A "packed-dot" fusion holds such an instruction, what makes its rhs if that is ``made``, and elementwise instructions
+behind it, all of [b..., m, n] (the library pass :mod:`...passes.library.packed_epilogue` makes them): they are computed
+from the registers, and only their results are written. Where the fusion selects something else by positions (the lower
+triangle of a product), the sums of tiles that lie outside of what is left are not computed: zeros stand for them.
 """
 
 from __future__ import annotations
@@ -61,9 +62,9 @@ class PackedDot(ProductCopies, ProductFetches, ProductWrites):
 
     def emit(self) -> EmittedKernel:
         b, form = self.b, self.form
-        lhs, rhs = self.operands[0].pointer, self.operands[1].pointer
+        lhs = self.lhs_array.pointer
         scratch = self.sums = self.staged = self.copy = None
-        source = memory_type(self.operands[0].shape.dtype)
+        source = memory_type(self.lhs_array.shape.dtype)
         if self.stages:
             self.staged = b.alloca(memory_type(form.lhs), self.near * self.rows * self.staged_row)
         self.finished = self.tile_memory()
@@ -81,9 +82,11 @@ class PackedDot(ProductCopies, ProductFetches, ProductWrites):
             self.first_panel = b.mul(wide, i64(self.wide))
             self.last_panel = self.end(self.first_panel, self.wide, self.panels)
             self.lhs = b.gep(source, lhs, self.offset(batch, self.lhs_batch))
-            matrix = 1 if self.rhs_row else self.panels * self.groups * self.width * form.group
-            packed = b.mul(self.offset(batch, self.rhs_batch), i64(matrix))
-            self.rhs = b.gep(memory_type(self.operands[1].shape.dtype), rhs, packed)
+            if not self.is_made:
+                matrix = 1 if self.rhs_row else self.panels * self.groups * self.width * form.group
+                packed = b.mul(self.offset(batch, self.rhs_batch), i64(matrix))
+                rhs = memory_type(self.rhs_array.shape.dtype)
+                self.rhs = b.gep(rhs, self.rhs_array.pointer, packed)
             self.result = self.offset(batch, self.result_batch)
             self.at = tuple(index[: len(batch)])
             if self.sums is not None:
@@ -174,13 +177,16 @@ class PackedDot(ProductCopies, ProductFetches, ProductWrites):
         b, form = self.b, self.form
         panel_size = self.groups * self.width * form.group
         left = self.start(number, self.width, self.n)
-        place = left if self.rhs_row else b.mul(number, i64(panel_size))
-        packed = lying = b.gep(memory_type(self.operands[1].shape.dtype), self.rhs, place)
+        lying = packed = None
+        if not self.is_made:
+            place = left if self.rhs_row else b.mul(number, i64(panel_size))
+            lying = packed = b.gep(memory_type(self.rhs_array.shape.dtype), self.rhs, place)
         if self.copy is not None:
             part = self.copied_part(number)
             before = b.mul(start, i64(-self.width * form.group))  # as if it began with rhs
             packed = b.gep(memory_type(form.rhs), part, before, inbounds=False)
-        return Panel(lying, packed, left)
+        assert packed is not None
+        return Panel(lying or packed, packed, left)
 
     def tile(self, panel: Panel, number: Value, start: Value) -> PlacedTile:
         """The tile of ``panel`` and the rows ``number``, which is going to fetch its part of the next panel."""
@@ -226,12 +232,38 @@ class PackedDot(ProductCopies, ProductFetches, ProductWrites):
         """What a unit does before its tiles, for the groups [start, stop) of the sums: it may copy all its panels."""
         if not self.copies_first:
             return
+        if self.is_made:
+            self.make_panels(start, stop)
+            return
         # Rows are read in runs of all panels.
         with (
             self.b.loop(start, stop) as k,
             self.b.loop(self.first_panel, self.last_panel) as number,
         ):
             self.copied_group(self.panel(number, start), k)
+
+    def make_panels(self, start: Value, stop: Value) -> None:
+        """Compute the groups [start, stop) of the unit's panels of a rhs that is not in memory."""
+        b, form, made = self.b, self.form, self.made
+        assert made is not None
+        rest = self.k % form.group
+        whole = b.intrinsic("smin", [stop, i64(self.k // form.group)]) if rest else stop
+        if made.turns:
+            with b.loop(self.first_panel, self.last_panel) as number:
+                panel = self.panel(number, start)
+                made.write(panel.packed, panel.left, start, whole)
+        else:  # rows are read in runs of all panels
+            with b.loop(start, whole) as k, b.loop(self.first_panel, self.last_panel) as number:
+                panel = self.panel(number, start)
+                made.write_group(panel.packed, panel.left, k, form.group)
+        if rest:
+            is_last = b.icmp("eq", stop, i64(self.groups))
+            with (
+                b.only_if(is_last, "behind", "made"),
+                b.loop(self.first_panel, self.last_panel) as number,
+            ):
+                panel = self.panel(number, start)
+                made.write_group(panel.packed, panel.left, i64(self.groups - 1), rest)
 
     def copied_part(self, panel: Value) -> Value:
         """Where the copy of the groups of ``panel`` that are in use is. The first tile of a block makes the copy while

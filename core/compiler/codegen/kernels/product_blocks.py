@@ -9,9 +9,11 @@ import math
 from typing import Any
 
 from ...ir.hlo import Instruction
+from ..generator import Array
 from ..representation import memory_type
 from . import tiles
 from .emit import Frame
+from .made_panels import MadePanels, largest_of
 from .position_ranges import Ranges, ranges_read
 from .product_forms import ProductForm
 
@@ -34,11 +36,12 @@ class ProductBlocks(tiles.Places):
         self.frame = frame
         self.b = frame.builder
         self.dot = product_of(frame)
-        self.operands = [frame.generator.arrays[o] for o in self.dot.operands]
+        config: dict[str, Any] = self.dot.attributes["config"]
+        # Whether units compute the parts of rhs that they use: it is not in memory.
+        self.is_made: bool = config.get("made", False)
         # Roots that are computed from the product: they have its dimensions.
         roots = frame.computation.results
         self.roots = () if roots == (self.dot,) else roots
-        config: dict[str, Any] = self.dot.attributes["config"]
         self.form: ProductForm = config["form"]
         # Where results depend on the product.
         self.ranges = Ranges()
@@ -51,7 +54,7 @@ class ProductBlocks(tiles.Places):
         *self.lhs_batch, self.lhs_row, self.lhs_depth = config["lhs_strides"]
         self.rhs_batch = config["rhs_strides"]
         self.rhs_row = 0
-        if not config["packed"]:
+        if not config["packed"] and not self.is_made:
             *self.rhs_batch, self.rhs_row = self.rhs_batch
         *self.result_batch, self.result_row, _ = config["result_strides"]
         self.rows: int = config["rows"]
@@ -67,10 +70,41 @@ class ProductBlocks(tiles.Places):
         self.tiles, self.panels = -(-self.m // self.rows), -(-self.n // self.width)
         self.type = memory_type(self.form.result)
         self.size = self.form.result.size
-        given = self.operands[0].shape.dtype
+        given = self.lhs_array.shape.dtype
         self.stages = given is not self.form.lhs or self.k % self.form.step != 0
+        self.made: MadePanels | None = None
+        if self.is_made:
+            self.made = MadePanels(
+                frame.generator,
+                self.dot.operands[1],
+                self.form.rhs,
+                self.k,
+                self.n,
+                self.width,
+                self.form.group,
+                flip=self.form.flips,
+                turns=config["turns"],
+                in_word=config["in_word"],
+                fetched=largest_of(self.dot.operands[1]),
+            )
         self.choose_rates()
         self.split()
+
+    @property
+    def lhs_array(self) -> Array:
+        """lhs in memory."""
+        return self.frame.generator.arrays[self.dot.operands[0]]
+
+    @property
+    def rhs_array(self) -> Array:
+        """rhs in memory, where it is not made."""
+        assert not self.is_made
+        return self.frame.generator.arrays[self.dot.operands[1]]
+
+    @property
+    def added_array(self) -> Array:
+        """What an ``epilogue`` adds."""
+        return self.frame.generator.arrays[self.dot.operands[2]]
 
     def keeps_rows(self, far: bool) -> bool:
         """Whether units of work rather have few columns than few rows; ``far``: whether the operands are larger than
@@ -145,7 +179,8 @@ class ProductBlocks(tiles.Places):
         depth = self.panel_bytes // (width * form.group * form.rhs.size)
         pieces = 1 if self.groups <= depth * 3 // 2 else -(-self.groups // depth)
         piece = -(-self.groups // pieces)
-        self.piece = -(-piece // self.unroll) * self.unroll
+        step = self.unroll if self.made is None else math.lcm(self.unroll, self.made.block)
+        self.piece = -(-piece // step) * step
         self.pieces = -(-self.groups // self.piece)
 
     def largest_block(self) -> tuple[int, int]:

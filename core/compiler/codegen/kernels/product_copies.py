@@ -14,7 +14,7 @@ from .. import llvm_ir
 from ..elements import conversion
 from ..llvm_ir import Value, i64
 from ..representation import memory_type
-from .pack import interleave
+from .made_panels import interleave
 from .product_tiles import Panel, PlacedTile, ProductTiles
 
 # The bytes of the shortest vector with which an instruction sums bytes.
@@ -30,7 +30,7 @@ class ProductCopies(ProductTiles):
     def stage(self, start: Value, stop: Value) -> None:
         """Copy the groups [start, stop) of the unit's rows, converted, zeros behind the last element."""
         b, form = self.b, self.form
-        given = self.operands[0].shape.dtype
+        given = self.lhs_array.shape.dtype
         source, to = memory_type(given), memory_type(form.lhs)
         lanes = self.frame.target.lane_count(
             max(given.size, form.lhs.size, 4 if form.lhs.is_float else 1)
@@ -74,7 +74,7 @@ class ProductCopies(ProductTiles):
     def copied_group(self, panel: PlacedTile | Panel, k: Value) -> list[Value]:
         """The vectors of group ``k`` of a panel, read where they lie, converted, and copied."""
         b, form = self.b, self.form
-        given = self.operands[1].shape.dtype
+        given = self.rhs_array.shape.dtype
         source, to = memory_type(given), memory_type(form.rhs)
         row = b.gep(source, panel.lying, b.mul(k, i64(form.group * self.rhs_row)))
         place = b.gep(to, panel.packed, b.mul(k, i64(self.width * form.group)))

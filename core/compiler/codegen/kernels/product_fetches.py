@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...ir.hlo import topological_order
 from ..generator import Array
 from ..llvm_ir import Value, i64
 from ..representation import memory_type
@@ -101,10 +102,14 @@ class ProductFetches(ProductTiles):
     def residuals(self) -> list[Array]:
         """The arrays of the result's dimensions that the epilogue reads."""
         if self.epilogue == "add":
-            return [self.operands[2]]
-        factors = self.operands[:2]
-        arrays = [a for a in self.frame.operands if a not in factors] if self.roots else []
-        return [a for a in arrays if a.shape.dims == self.dot.dims]
+            return [self.added_array]
+        if not self.roots:
+            return []
+        # What rhs is made of is no array of the epilogue's.
+        factors = set(topological_order(self.dot.operands[:2]))
+        arrays = self.frame.generator.arrays
+        parameters = self.frame.computation.parameters
+        return [arrays[p] for p in parameters if p not in factors and p.dims == self.dot.dims]
 
     def fetch_panel(self, panel: Panel, number: Value, start: Value) -> None:
         """Where :meth:`step` begins to fetch what tile ``number`` of a block is to fetch of the next panel."""
@@ -121,7 +126,7 @@ class ProductFetches(ProductTiles):
             self.fetched_lines = -(-self.lying_lines // (self.tall - 1))
             turn = b.binary("urem", number, i64(-(-self.lying_lines // self.fetched_lines)))
             line = b.mul(turn, i64(self.fetched_lines * self.frame.target.costs.memory.line))
-            self.fetched = form.group * self.rhs_row * self.operands[1].shape.dtype.size
+            self.fetched = form.group * self.rhs_row * self.rhs_array.shape.dtype.size
             self.following = b.gep("i8", self.next_lying(panel), line, inbounds=False)
             return
         if self.panels == 1 or self.rhs_row:
@@ -141,7 +146,7 @@ class ProductFetches(ProductTiles):
         """Where the panel lies that is copied behind ``panel``: the next one of the block, or the first one, whose next
         groups are as if they were these.
         """
-        b, source = self.b, memory_type(self.operands[1].shape.dtype)
+        b, source = self.b, memory_type(self.rhs_array.shape.dtype)
         first = self.start(self.first_panel, self.width, self.n)
         last = self.start(b.sub(self.last_panel, i64(1)), self.width, self.n)
         piece = self.piece * self.form.group

@@ -84,7 +84,7 @@ class ProductTiles(ProductBlocks):
     @property
     def lying_lines(self) -> int:
         """The lines in which a row of a panel lies: one more where rows begin anywhere in a line."""
-        size, line = self.operands[1].shape.dtype.size, self.frame.target.costs.memory.line
+        size, line = self.rhs_array.shape.dtype.size, self.frame.target.costs.memory.line
         return -(-self.width * size // line) + (self.rhs_row * size % line != 0)
 
     def place(self, tile: PlacedTile) -> Value:

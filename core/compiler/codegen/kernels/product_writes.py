@@ -88,14 +88,14 @@ class ProductWrites(ProductTiles):
         b, form = self.b, self.form
         bias: list[Value] = []
         if self.epilogue == "bias":
-            vector = b.gep(self.type, self.operands[2].pointer, left)
+            vector = b.gep(self.type, self.added_array.pointer, left)
             bias = [
                 b.load(form.accumulator, b.gep(self.type, vector, i64(v * form.lanes)), self.size)
                 for v in range(self.vectors)
             ]
         added = None
         if self.epilogue == "add":
-            added = b.gep(self.type, self.operands[2].pointer, start)
+            added = b.gep(self.type, self.added_array.pointer, start)
 
         def apply(value: Value, r: Value, v: int) -> Value:
             if self.alpha != 1.0:

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from ...targets.target import Target
 
 _SMALL_FLOATS: Final = frozenset((dtypes.F16, dtypes.BF16))
+# The part of a matrix's memory that arrays which it is made of have at most, if it is worth computing where it is read:
+# bytes are a half of bf16, and scales of bf16 for each 16 of them another sixteenth.
+_LESS: Final = 0.625
 # oneDNN takes 12 dimensions.
 MAX_BATCH_DIMENSIONS: Final = 10
 
@@ -235,7 +238,7 @@ def _is_read_long(matrix: Instruction, target: Target) -> bool:
     memory = target.costs.memory
     if size >= memory.streamed:
         return True
-    return size >= memory.streamed_made and _is_made_of_less(matrix, target, 0.625, read_once=True)
+    return size >= memory.streamed_made and _is_made_of_less(matrix, target, _LESS, read_once=True)
 
 
 def _multiplies_faster(dot: Instruction, target: Target) -> bool:
@@ -310,17 +313,14 @@ def is_computed(right: Instruction, target: Target) -> bool:
 
 
 def _is_dequantised(dot: Instruction, target: Target) -> bool:
-    """Whether rhs is computed from less than half of its memory while it is packed."""
+    """Whether rhs is computed from less than its memory while it is packed or multiplied."""
     if dot.attributes["dimension_numbers"].rhs_batch:
         return False
-    return _is_made_of_less(dot.operands[1], target, 0.5, read_once=False)
+    return _is_made_of_less(dot.operands[1], target, _LESS, read_once=False)
 
 
 def _is_made_of_less(matrix: Instruction, target: Target, part: float, read_once: bool) -> bool:
-    """Whether ``matrix`` can be computed in registers from at most a ``part`` of its memory.
-
-    Bytes are a half of bf16, and scales of bf16 for each 16 of them another sixteenth.
-    """
+    """Whether ``matrix`` can be computed in registers from at most a ``part`` of its memory."""
     while matrix.opcode in ("reshape", "transpose"):
         matrix = matrix.operands[0]
     most = matrix.elements * matrix.dtype.size * part

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Hashable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -92,15 +93,18 @@ def packed_product(
     if left.dtype is form.lhs and k % form.group == 0:  # rows are read where they lie
         stride = lhs_strides[-2] * form.lhs.size
         most_rows = product_forms.rows_in_place(target.costs.memory, stride)
-    waits = _waits_for_rows(gemm, form, target)
+    right = _unconverted(gemm.operands[1], form.rhs)
+    # What is packed once for a program or a loop is neither copied nor made by units of work.
+    once = right in kept or _is_literal(right, form)
+    made = _made(gemm, right, form, target, shared=shared)
+    inside = made is not None and _is_made_inside(made, form, m, target) and not once
+    waits = not inside and _waits_for_rows(gemm, form, target)
     tile = product_forms.choose_tile(target.costs.tiles, form, m, n, most_rows, waits=waits)
     if tile is None:
         return None
     width = tile.vectors * form.lanes
-    right = _unconverted(gemm.operands[1], form.rhs)
     strides: tuple[int, ...] = config["rhs_strides"]
     rhs_strides: tuple[int, ...] = ()
-    made = _made(gemm, right, form, width, target, fusions, shared=shared)
     lies = made is None and (form.is_matrix or k % form.group == 0) and strides[-1] == 1
     same, parts = right.dtype is form.rhs, False
     small = form.group == 1 and same and k * n * form.rhs.size <= costs.direct
@@ -119,14 +123,13 @@ def packed_product(
         few = (
             (few or near) if not parts else few and k * n * form.rhs.size < _first_rhs(form, costs)
         )
-    # With few rows in lhs few units read a part of rhs. What is packed once for a program or a loop is not copied.
-    once = right in kept or _is_literal(right, form)
+    # With few rows in lhs few units read a part of rhs.
     first = not form.is_matrix and (not few or m >= costs.first_fewest)
     first = first and _copies_first(left, right, form, m, n, k, target, parts=parts)
     copies = lies and not small and (few or first) and not once
     direct = lies and (small or copies)
     if made is not None:
-        right = made
+        right = made.matrix if inside else made.packed(gemm, form, width, fusions)
     elif direct:
         rhs_strides = strides[:-1]
     else:
@@ -141,16 +144,26 @@ def packed_product(
         "k": k,
         "lhs_strides": lhs_strides,
         "rhs_strides": rhs_strides,
-        "packed": not direct,
-        "copies": copies,
-        "first": first and copies,
+        "packed": not (direct or inside),
+        "copies": copies or inside,
+        "first": (first and copies) or inside,
         "result_strides": config["result_strides"],
         "rows": tile.rows,
         "width": width,
         "form": form,
     }
     new |= {name: config[name] for name in ("alpha", "epilogue", "rounded") if name in config}
-    return gemm.derive("packed-dot", (left, right, *gemm.operands[2:]), {"config": new})
+    if made is not None and inside:
+        new |= {"made": True, "turns": made.turns, "in_word": made.in_word}
+    product = gemm.derive("packed-dot", (left, right, *gemm.operands[2:]), {"config": new})
+    if made is None or made.weights is None or not inside:
+        return product
+    return made.weights.fusion([right], product, "packed-dot", fusions)
+
+
+def _is_made_inside(made: _Made, form: ProductForm, m: int, target: Target) -> bool:
+    """Whether units of a product of ``m`` rows compute the parts of a rhs that they use, and no memory holds it."""
+    return made.weights is not None and not form.is_matrix and m <= target.costs.products.made_rows
 
 
 def _copies_first(
@@ -240,17 +253,53 @@ def _packed(gemm: Instruction, right: Instruction, form: ProductForm, width: int
     return pack, tuple(matrices)
 
 
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A rhs that lies the other way round (``turns``), or that is computed (``weights``, unless that is None).
+
+    ``in_word``: the neighbours along the contracted dimension that are taken out of one word.
+    """
+
+    matrix: Instruction
+    weights: Weights | None
+    turns: bool
+
+    @property
+    def in_word(self) -> int:
+        return self.weights.in_word if self.weights is not None and self.turns else 1
+
+    def packed(
+        self,
+        gemm: Instruction,
+        form: ProductForm,
+        width: int,
+        fusions: dict[Hashable, Computation],
+    ) -> Instruction:
+        """What packs it for ``gemm`` in panels of ``width`` columns."""
+        config = gemm.attributes["config"]
+        n, k = config["n"], config["k"]
+        new = {
+            "batch": (),
+            "strides": config["rhs_strides"],
+            "k": k,
+            "n": n,
+            "width": width,
+            "group": form.group,
+            "flip": form.flips,
+            "turns": self.turns,
+            "in_word": self.in_word,
+        }
+        shape = Shape(form.rhs, (1, -(-n // width), form.groups(k), width, form.group))
+        pack = gemm.derive("pack", (self.matrix,), {"config": new}, shape=shape)
+        if self.weights is None:
+            return pack
+        return self.weights.fusion([self.matrix], pack, "pack", fusions)
+
+
 def _made(
-    gemm: Instruction,
-    right: Instruction,
-    form: ProductForm,
-    width: int,
-    target: Target,
-    fusions: dict[Hashable, Computation],
-    *,
-    shared: bool,
-) -> Instruction | None:
-    """The packing of a matrix that lies the other way round, or that is computed; None if it is packed as it lies.
+    gemm: Instruction, right: Instruction, form: ProductForm, target: Target, *, shared: bool
+) -> _Made | None:
+    """A matrix that lies the other way round, or that is computed; None if it is packed as it lies.
 
     A matrix that is ``shared`` is computed again only from arrays of half its size, as one of fewer bits is.
     """
@@ -268,28 +317,11 @@ def _made(
     weights = Weights(dims, target.costs, most_bytes=half if shared else math.inf)
     matrix = weights.matrix(right)
     wide = dtypes.F32 if form.rhs is dtypes.BF16 else form.rhs
-    computed = matrix is not None and matrix.dtype in (form.rhs, wide)
-    if matrix is None or not computed:
-        if (
-            not turns
-            or right.elements != n * k
-            or (form.turns_words and right.dtype is not form.rhs)
-        ):
-            return None
-        matrix = reshape(right, dims)
-    new = {
-        "batch": (),
-        "strides": strides,
-        "k": k,
-        "n": n,
-        "width": width,
-        "group": form.group,
-        "flip": form.flips,
-        "turns": turns,
-    }
-    shape = Shape(form.rhs, (1, -(-n // width), form.groups(k), width, form.group))
-    pack = gemm.derive("pack", (matrix,), {"config": new}, shape=shape)
-    return weights.fusion([matrix], pack, "pack", fusions) if computed else pack
+    if matrix is not None and matrix.dtype in (form.rhs, wide):
+        return _Made(matrix, weights, turns)
+    if not turns or right.elements != n * k or (form.turns_words and right.dtype is not form.rhs):
+        return None
+    return _Made(reshape(right, dims), None, turns)
 
 
 def _is_literal(right: Instruction, form: ProductForm) -> bool:

@@ -35,7 +35,7 @@ def fuse_epilogues(
     computation: Computation, target: Target, fusions: dict[Hashable, Computation]
 ) -> Computation:
     """``computation`` with what follows its packed products inside of them."""
-    products = [i for i in computation.instructions if i.opcode == "packed-dot"]
+    products = [i for i in computation.instructions if _is_product(i)]
     # The last instruction of an epilogue -> its fusion.
     replaced: dict[Instruction, Instruction] = {}
     gone: set[Instruction] = set()
@@ -70,6 +70,30 @@ def fuse_epilogues(
     return Computation(computation.name, computation.parameters, output, mapped[computation.root])
 
 
+def _is_product(i: Instruction) -> bool:
+    """Whether ``i`` is a packed product, or one with what makes its rhs."""
+    return i.opcode == "packed-dot" or (
+        i.opcode == "fusion" and i.attributes["kind"] == "packed-dot"
+    )
+
+
+def _opened(product: Instruction) -> tuple[Instruction, set[Instruction]]:
+    """The packed product itself, with operands outside of its fusion, and what the fusion holds besides."""
+    if product.opcode == "packed-dot":
+        return product, set()
+    (body,) = product.called
+    inner: dict[Instruction, Instruction] = dict(
+        zip(body.parameters, product.operands, strict=True)
+    )
+    held: set[Instruction] = set()
+    for i in body.instructions:
+        if i not in inner:
+            inner[i] = i.with_operands([inner[o] for o in i.operands])
+            held.add(inner[i])
+    itself = inner[body.root]
+    return itself, held - {itself}
+
+
 def _members(
     product: Instruction,
     computation: Computation,
@@ -81,7 +105,8 @@ def _members(
     """``product`` and what goes along, in order; the last one is all that others read. ``gone``: what is part of
     another product's fusion.
     """
-    if not is_dense(product.attributes["config"]):
+    itself, _ = _opened(product)
+    if not is_dense(itself.attributes["config"]):
         return []
     inside: dict[Instruction, None] = {product: None}
     outside: set[Instruction] = set()  # what depends on the product otherwise
@@ -143,9 +168,11 @@ def _fused(
     fusions: dict[Hashable, Computation],
     costs: Costs,
 ) -> Instruction | None:
-    config: dict[str, Any] = product.attributes["config"]
+    itself, held = _opened(product)
+    config: dict[str, Any] = itself.attributes["config"]
     dims = (*config["batch"], config["m"], config["n"])
-    epilogue = _Epilogue(product, members, dims, costs)
+    epilogue = _Epilogue(product, itself, members, dims, costs)
+    epilogue.made |= held
     epilogue.derive_arrays()
     root = epilogue.value(members[-1])
     arrays = {o for i in epilogue.made for o in i.operands if o not in epilogue.made}
@@ -172,11 +199,12 @@ def _is_positional(i: Instruction) -> bool:
 
 
 class _Epilogue:
-    """The members of a fusion, written anew for arrays of ``dims``."""
+    """The members of a fusion, written anew for arrays of ``dims``. ``itself``: the product inside of it."""
 
     def __init__(
         self,
         product: Instruction,
+        itself: Instruction,
         members: list[Instruction],
         dims: tuple[int, ...],
         costs: Costs,
@@ -184,11 +212,11 @@ class _Epilogue:
         self.members, self.dims, self.costs = set(members), dims, costs
         readers = [i for i in members if product in i.operands]
         # The program's product is of bf16 or f16, and is rounded where it is stored, as other values of a kernel are.
-        rounded = product.attributes["config"].get("rounded")
+        rounded = itself.attributes["config"].get("rounded")
         stays = len(members) > 2 and [(i.opcode, i.dtype) for i in readers] == [
             ("convert", rounded)
         ]
-        new = product.replace(shape=Shape(rounded if stays else product.dtype, dims))
+        new = itself.replace(shape=Shape(rounded if stays else itself.dtype, dims))
         self.done = {product: new}
         if stays:
             self.done[readers[0]] = new

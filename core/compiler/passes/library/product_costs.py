@@ -51,8 +51,8 @@ f16, 8 bits      from 64^3 on                   the "dot" kernel
 Products of which a mask leaves 0.8 or less (:mod:`.masked`) are generated: the rest is not summed.
 
 Float products of at most 8 rows by a matrix of 256 KB or more stream (:mod:`.streamed`) before anyone asks this table,
-and products whose right-hand side is made of less than half of its memory are generated at any size, for packing makes
-it on the way (:mod:`.weights`).
+and products whose right-hand side is made of less than five eighths of its memory are generated at any size: packing or
+the product makes it on the way (:mod:`.weights`).
 """
 
 from __future__ import annotations

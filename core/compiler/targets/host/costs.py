@@ -264,6 +264,7 @@ _HOST: Final = Costs(
         first_grouped_rhs=1 << 18,
         first_rows=512,
         first_fewest=1 << 62,  # no product
+        made_rows=512,
         copied_reading=0.25,
         copied_complex=1 << 15,
         copied_complex_rows=24,

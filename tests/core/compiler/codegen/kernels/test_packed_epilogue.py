@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
 from tripont.core.compiler import pipeline
 from tripont.core.compiler.codegen.kernels import packed_dot
 from tripont.core.compiler.codegen.kernels.emit import Frame
@@ -18,6 +19,7 @@ from tripont.core.compiler.reference.evaluate import evaluate
 from tripont.core.compiler.targets.host import for_cpu
 
 from tests.core.compiler.builders import module, number, op, reduce
+from tests.core.compiler.codegen.kernels.test_few_rows import arguments_of, dequantised
 from tests.core.compiler.codegen.kernels.test_packed_dot import (
     cpu,
     kinds,
@@ -236,6 +238,28 @@ def test_quantised(cpu: str) -> None:
     exact = values[0].astype(np.int64) @ values[1].astype(np.int64)
     wanted = (exact.astype(np.float32) * values[2]).astype(np.float16)
     np.testing.assert_array_equal(got, wanted)
+
+
+@of_integers
+@pytest.mark.parametrize("transposed", [False, True], ids=["kn", "nk"])
+def test_weights_that_are_made_and_an_epilogue(transposed: bool, cpu: str) -> None:
+    """Both are in one kernel. The residual dies there, and is as large as the integers that the matrix is made of."""
+    m = n = k = 96
+    for given in (F32, BF16):
+        matrix, weights = dequantised(S8, given, n, k, 32, transposed, "scale")
+        made = product((given, given), given, m, n, k, (False, transposed))
+        made = made.replace(operands=[made.operands[0], matrix])
+        bias = hlo.parameter(3, hlo.Shape(given, (n,)))
+        residual = hlo.parameter(4, made.shape)
+        root = op("add", relu(made, bias, residual), residual)
+        parameters = [made.operands[0], *weights, bias, residual]
+        after = pipeline.run(module(parameters, root), for_cpu(cpu, False), Dump())
+        found = [i for i in kinds(after) if i not in ("loop", "bitcast", "constant")]
+        assert found == ["packed-dot"], kinds(after)
+        values = arguments_of(parameters)
+        values[2] = (values[2].astype(np.float32) / 8).astype(given.numpy)  # weights of at most 1
+        (got,) = NativeSimulation(after, cpu).run(values)
+        near(got, root, parameters, values, k)
 
 
 def test_what_others_read_stays_outside() -> None:
