@@ -6,7 +6,8 @@ Users who keep weights as [n, k] write ``x @ (w.T.astype(x.dtype) * s)`` as ofte
 s[:, None]).T``. Products of a few rows (:mod:`.library.streamed`) look through a transpose of the whole matrix, and
 read an array where it lies. Below a scale the transpose would be made in memory, which takes ten times as long as the
 product. A transpose is moved past elementwise instructions, past reshapes that keep its dimensions apart, and past
-scales and offsets, which are broadcast along other dimensions in its place.
+scales and offsets, which are broadcast along other dimensions in its place. Products of more rows turn such a matrix in
+registers while they compute what they use of it, or pack it (:mod:`.library.packed`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from ..ir.hlo import DotDimensionNumbers, Instruction, Module
 from ..ir.moves import transpose
 from ..ir.patterns import reshape, reshape_groups
 from . import rewrite
+from .library.gemm import makes_rhs
 from .library.streamed import is_made_inside
 
 if TYPE_CHECKING:
@@ -33,8 +35,8 @@ Order = tuple[int, ...]
 
 
 def turn_weights(module: Module, target: Target) -> Module:
-    """``module`` with the transposes inside of weights moved behind what makes them, wherever a product of few rows
-    then computes its matrix in registers.
+    """``module`` with the transposes inside of weights moved behind what makes them, wherever a product then computes
+    its matrix in registers.
     """
 
     def rule(i: Instruction) -> Instruction | None:
@@ -52,7 +54,8 @@ def _turned_dot(dot: Instruction, target: Target) -> Instruction | None:
     for side, contracted in enumerate((numbers.lhs_contracting, numbers.rhs_contracting)):
         matrix = dot.operands[side]
         many = math.prod([size for d, size in enumerate(matrix.dims) if d not in contracted])
-        if dot.elements > target.costs.products.few_rows * many:
+        is_few = dot.elements <= target.costs.products.few_rows * many
+        if not is_few and side == 0:
             continue
         made, order = _Weights().laid_out(matrix, _DEEPEST)
         if order == tuple(range(len(order))):
@@ -62,7 +65,9 @@ def _turned_dot(dot: Instruction, target: Target) -> Instruction | None:
         operands = list(dot.operands)
         operands[side] = transpose(made, order)
         turned = dot.replace(operands=operands)
-        if is_made_inside(turned, operands[side], target):
+        if is_made_inside(turned, operands[side], target) or (
+            not is_few and makes_rhs(turned, target)
+        ):
             return turned
     return None
 

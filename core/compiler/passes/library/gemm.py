@@ -253,7 +253,7 @@ def _multiplies_faster(dot: Instruction, target: Target) -> bool:
         or (lhs, rhs) != (form.lhs, form.rhs)
         or not product_costs.multiplies_few_rows(form, m, n, k, target)
         or not product_costs.is_large_enough(form, (lhs, rhs), 1, m, n, k, target)
-        or is_computed(dot.operands[1], target)
+        or is_computed(dot.operands[1], form, m, target)
         or _is_converted(dot.operands[1])
     ):
         return False
@@ -302,14 +302,24 @@ def swaps(dot: Instruction, form: ProductForm, target: Target) -> bool:
     batch, m, n, k = sizes_of(dot)
     if batch != 1 or not product_costs.is_swapped(form, m, n, k, target):
         return False
-    return _turned(dot) == (False, True) and not is_computed(dot.operands[1], target)
+    return _turned(dot) == (False, True) and not is_computed(dot.operands[1], form, m, target)
 
 
-def is_computed(right: Instruction, target: Target) -> bool:
-    """Whether a rhs is computed while it is packed, by more than one conversion."""
-    while right.opcode in ("reshape", "transpose", "convert"):
+def is_computed(right: Instruction, form: ProductForm, m: int, target: Target) -> bool:
+    """Whether a rhs that ``m`` rows are multiplied by is computed while it is packed or multiplied, by more than one
+    conversion of floats, or of integers where lhs reads those as fast.
+    """
+    swaps_integers = product_costs.swaps_integers(form, m)
+    while right.opcode in ("reshape", "transpose") or (
+        right.opcode == "convert" and (swaps_integers or right.operands[0].dtype.is_float)
+    ):
         right = right.operands[0]
     return Weights(right.dims, target.costs).matrix(right) is not None
+
+
+def makes_rhs(dot: Instruction, target: Target) -> bool:
+    """Whether ``dot`` is generated, and computes a rhs of fewer bits while it packs or multiplies it."""
+    return _packed_form(dot, target) is not None and _is_dequantised(dot, target)
 
 
 def _is_dequantised(dot: Instruction, target: Target) -> bool:

@@ -96,7 +96,9 @@ def packed_product(
     right = _unconverted(gemm.operands[1], form.rhs)
     # What is packed once for a program or a loop is neither copied nor made by units of work.
     once = right in kept or _is_literal(right, form)
-    made = _made(gemm, right, form, target, shared=shared)
+    # Integers of [n, k] are converted and turned in registers.
+    whole = gemm.operands[1] if right.dtype.is_integer and config["rhs_strides"][-1] != 1 else right
+    made = _made(gemm, whole, form, target, shared=shared)
     inside = made is not None and _is_made_inside(made, form, m, target) and not once
     waits = not inside and _waits_for_rows(gemm, form, target)
     tile = product_forms.choose_tile(target.costs.tiles, form, m, n, most_rows, waits=waits)

@@ -123,6 +123,13 @@ def is_swapped(form: ProductForm, m: int, n: int, k: int, target: Target) -> boo
     return far or _is_full(m, form.lanes, costs.swapped_vectors)
 
 
+def swaps_integers(form: ProductForm, m: int) -> bool:
+    """Whether integers of [n, k] that are only converted are lhs too if such a product is swapped. Elsewhere to turn
+    them in registers takes less time than the copies of lhs, or than computing rows that are not there.
+    """
+    return form.group == 1 and m % form.lanes == 0
+
+
 def prefers_swapped(form: ProductForm, m: int, target: Target) -> bool:
     """Whether such a product of ``m`` rows is faster than a library's, which turns [n, k] faster than we do."""
     return _is_full(m, form.lanes, target.costs.products.swapped_library)

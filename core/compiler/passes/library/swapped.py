@@ -43,7 +43,7 @@ def swapped(
         or right in kept
         or array in kept
         or array.opcode == "constant"
-        or is_computed(right, target)
+        or is_computed(right, form, m, target)
     ):
         return None
     columns = max(m, form.lanes)  # a vector at least

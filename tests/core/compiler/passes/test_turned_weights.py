@@ -177,6 +177,10 @@ def wanted_of(form: Form, values: Sequence[np.ndarray]) -> tuple[np.ndarray, np.
         ("x86-64-v3", 3, S8, F32),
         ("x86-64-v4", 8, S4, BF16),
         ("host", 1, S8, BF16),
+        ("x86-64-v2", 20, S4, F32),
+        ("x86-64-v3", 20, S8, BF16),
+        ("x86-64-v4", 9, S8, F32),
+        ("host", 33, S8, BF16),
     ],
 )
 @of_forms
@@ -249,9 +253,13 @@ def unchanged(g: Given, matrix: Instruction) -> bool:
 
 
 def test_what_stays() -> None:
-    """Many rows; a matrix without a transpose, or with one behind it; and one that must be transposed either way."""
-    many = Given(200, S8, F32)
+    """Many rows by what takes as much memory as the matrix; a matrix without a transpose, or with one behind it; and
+    one that must be transposed either way.
+    """
+    many = Given(200, F32, F32)
     assert unchanged(many, turned_floats(many))
+    fewer_bits = Given(200, S8, F32)
+    assert not unchanged(fewer_bits, turned_floats(fewer_bits))
     g = Given(1, S8, F32)
     assert not unchanged(g, turned_floats(g))
     scaled = op("multiply", floats(g.w, F32), spread(g.scales, (g.n, g.k), 0))

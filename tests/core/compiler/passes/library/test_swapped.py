@@ -97,6 +97,26 @@ def test_products(types: tuple[DType, DType, DType], cpu: str) -> None:
             near(got, made, values)
 
 
+def test_integers_that_are_converted() -> None:
+    """They are lhs where that reads them as fast: f32, and rows that fill vectors. Others are turned in registers."""
+    for dtype, m, is_lhs in ((F32, 16, True), (F32, 20, False), (BF16, 16, False)):
+        target = target_of("znver4")
+        x = hlo.parameter(0, hlo.Shape(dtype, (m, 1024)))
+        stored = hlo.parameter(1, hlo.Shape(S8, (512, 1024)))
+        made = product((dtype, dtype), dtype, m, 512, 1024, TURNED)
+        made = made.replace(operands=[x, op("convert", stored, dtype=dtype)])
+        after = optimised(made, target)
+        assert swaps(after, 512) is is_lhs
+        assert "pack" in kinds(after) if is_lhs else kinds(after)[-1] == "packed-dot"
+        values = [random(o.dtype, o.dims, i) for i, o in enumerate((x, stored))]
+        (got,) = NativeSimulation(after, "znver4").run(values)
+        exact = values[0].astype(np.float64) @ values[1].astype(np.float64).T
+        sizes = np.abs(values[0]).astype(np.float64) @ np.abs(values[1].astype(np.float64)).T
+        rounding = 2.0**-8 if dtype is BF16 else 0.0
+        bound = 1024 * 2.0**-24 * sizes + rounding * np.abs(exact)
+        assert (np.abs(got.astype(np.float64) - exact) <= bound).all()
+
+
 @of_products((S8, S8, S32), (U8, S8, S32), (S8, U8, S32), (U8, U8, S32))
 def test_worst_integers(types: tuple[DType, DType, DType], cpu: str) -> None:
     limits = [(np.iinfo(t.numpy).min, np.iinfo(t.numpy).max) for t in types[:2]]
