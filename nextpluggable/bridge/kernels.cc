@@ -1,6 +1,8 @@
 #include "nextpluggable/bridge/kernels.h"
 
+#include <exception>
 #include <memory>
+#include <new>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -8,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "nextpluggable/adapter.h"
 #include "nextpluggable/bridge/empty_results.h"
 #include "nextpluggable/bridge/rules.h"
@@ -100,7 +103,23 @@ class Guarded : public tf::XlaOpKernel {
         translation_(FindTranslation(type_string())),
         rule_(FindRule(type_string())) {}
 
+  // XLA throws what a kernel of the bridge would not look at, such as the status of a shape too large to
+  // count. Nobody above catches it: TensorFlow would translate it into an error of Python without Python's
+  // lock, and so end the process.
   void Compile(tf::XlaOpKernelContext* context) override {
+    try {
+      CompileOrThrow(context);
+    } catch (const std::bad_alloc&) {
+      context->CtxFailure(absl::ResourceExhaustedError(
+          absl::StrCat(type_string(), ": there is not enough memory to compile it")));
+    } catch (const std::exception& error) {
+      context->CtxFailure(
+          absl::InvalidArgumentError(absl::StrCat(type_string(), ": ", error.what())));
+    }
+  }
+
+ private:
+  void CompileOrThrow(tf::XlaOpKernelContext* context) {
     const bool is_computed = HasComputedSize(context) || HasComputedConstant(context);
     if (!is_computed) {
       const auto shapes = CheckShapes(context);
@@ -117,7 +136,6 @@ class Guarded : public tf::XlaOpKernel {
     if (context->status().ok()) ConvertResults(context);
   }
 
- private:
   const std::unique_ptr<tf::OpKernel> original_;
   const Rule translation_;
   const Rule rule_;

@@ -28,6 +28,13 @@ absl::Status NonMaxSuppression(Context* context, tf::OpKernel& original) {
   const tf::TensorShape boxes = context->InputShape(0);
   const int64_t count = boxes.dims() == 2 ? std::min(most, boxes.dim_size(0)) : most;
   xla::XlaBuilder* const builder = context->builder();
+  // The bridge reads the first box.
+  if (count == 0) {
+    const bool has_room = context->num_outputs() == 2;
+    context->SetOutput(0, xla::Broadcast(Number(builder, 0), {has_room ? most : 0}));
+    if (has_room) context->SetOutput(1, Number(builder, 0));
+    return absl::OkStatus();
+  }
   {
     const OtherInput at_most(context, 2, Number(builder, count));
     original.Compute(context->op_kernel_context());

@@ -9,9 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "tensorflow/compiler/tf2xla/xla_expression.h"
 #include "tensorflow/compiler/tf2xla/xla_resource.h"
+#include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
 
@@ -151,13 +153,59 @@ absl::Status CheckFilter(tf::XlaOpKernelContext* context) {
                    "), but the image has the shape ", image.DebugString()));
 }
 
+// Windows have a positive size and stride in each dimension. The shape functions of gradients, and that of
+// averages in three dimensions, do not look at all of them.
+absl::Status CheckWindows(tf::XlaOpKernelContext* context) {
+  const tf::NodeDef& node = context->op_kernel().def();
+  const size_t rank = absl::StrContains(node.op(), "3D") ? 5 : 4;
+  for (const char* const name : {"ksize", "strides"}) {
+    std::vector<int32_t> numbers;
+    TF_RETURN_IF_ERROR(tf::GetNodeAttr(node, name, &numbers));
+    if (numbers.size() != rank) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, " must have ", rank, " numbers, but has ", numbers.size()));
+    }
+    for (const int32_t each : numbers) {
+      if (each > 0) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, " must be positive in each dimension, but has ", each));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// The parts of an array that is split have as many rows together as the array. The bridge makes an array of
+// the length of the first.
+absl::Status CheckParts(tf::XlaOpKernelContext* context) {
+  const tf::TensorShape value = context->InputShape(1);
+  std::vector<int64_t> lengths;
+  TF_RETURN_IF_ERROR(context->ConstantInputReshapedToIntVector(2, &lengths));
+  if (value.dims() == 0) return absl::OkStatus();
+  int64_t left = value.dim_size(0);
+  for (const int64_t each : lengths) {
+    if (each < 0 || each > left) {
+      left = -1;
+      break;
+    }
+    left -= each;
+  }
+  if (left == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "lengths must not be negative, and must add up to the first dimension of value, ",
+      "whose shape is ", value.DebugString()));
+}
+
 struct Check {
   std::string_view op;
   absl::Status (*check)(tf::XlaOpKernelContext* context);
 };
 
 // What neither the shape function nor the bridge's kernel looks at: it would end the process.
-constexpr std::array<Check, 17> kChecks = {{{"Conv2DBackpropInput", CheckFilter},
+constexpr std::array<Check, 28> kChecks = {{{"AvgPool", CheckWindows},
+                                            {"AvgPool3D", CheckWindows},
+                                            {"AvgPool3DGrad", CheckWindows},
+                                            {"AvgPoolGrad", CheckWindows},
+                                            {"Conv2DBackpropInput", CheckFilter},
                                             {"Conv3DBackpropInputV2", CheckFilter},
                                             {"DepthwiseConv2dNativeBackpropInput", CheckFilter},
                                             {"ExtractImagePatches", CheckChannels},
@@ -169,10 +217,17 @@ constexpr std::array<Check, 17> kChecks = {{{"Conv2DBackpropInput", CheckFilter}
                                             {"IRFFT3D", CheckLengths},
                                             {"MatrixDiagV2", CheckDiagonals},
                                             {"MatrixDiagV3", CheckDiagonals},
+                                            {"MaxPool", CheckWindows},
+                                            {"MaxPool3D", CheckWindows},
+                                            {"MaxPool3DGrad", CheckWindows},
+                                            {"MaxPool3DGradGrad", CheckWindows},
+                                            {"MaxPoolGrad", CheckWindows},
+                                            {"MaxPoolGradGrad", CheckWindows},
                                             {"RFFT", CheckPrecision},
                                             {"RFFT2D", CheckPrecision},
                                             {"RFFT3D", CheckPrecision},
                                             {"ResourceScatterNdSub", CheckDifference},
+                                            {"TensorArraySplitV3", CheckParts},
                                             {"TensorScatterSub", CheckDifference}}};
 
 }  // namespace

@@ -184,6 +184,9 @@ absl::Status ExtractImagePatches(Context* context, tf::OpKernel& original) {
   if (HasComputedSize(context) || shape.dims() != 4 || shape.num_elements() == 0) {
     return AsTheBridge(context, original);
   }
+  for (const size_t i : {0, 3}) {
+    if (sizes[i] != 1 || steps[i] != 1 || rates[i] != 1) return AsTheBridge(context, original);
+  }
   Integers counts(4, 0);
   xla::PaddingConfig config = xla::MakeNoPaddingConfig(4);
   for (int d = 1; d <= 2; ++d) {

@@ -343,6 +343,7 @@ CLOSE_CASES: dict[str, tuple[Any, ...]] = {
     "slope of a bilinear pixel": (_gradient_of_columns, _numbers(2, 3, 5, 3), _numbers(2, 1, 1, 3)),
     "boxes behind the chosen ones": (_suppressed(4), _BOXES, _SCORES),
     "more boxes than there are": (_suppressed(9), _BOXES, _SCORES),
+    "no boxes": (_suppressed(3), _BOXES[:0], _SCORES[:0]),
 }  # fmt: skip
 
 
@@ -368,6 +369,28 @@ def test_more_chosen_boxes_than_there_are_in_a_compiled_function() -> None:
         choose = tf.function(tf.image.non_max_suppression, jit_compile=True)
         chosen = choose(tf.constant(_BOXES), tf.constant(_SCORES), 100, 0.5)
     np.testing.assert_array_equal(chosen, [0, 2, 4])
+
+
+def test_no_boxes_in_a_compiled_function() -> None:
+    """The process ended: the bridge reads the first of them."""
+    with tf.device("XPU:0"):
+        choose = tf.function(tf.image.non_max_suppression, jit_compile=True)
+        chosen = choose(tf.constant(_BOXES[:0]), tf.constant(_SCORES[:0]), 3)
+    assert chosen.shape == (0,)
+    assert chosen.dtype == tf.int32
+
+
+@pytest.mark.parametrize("name", ["ksizes", "strides", "rates"])
+def test_patches_along_other_dimensions_are_an_error(name: str) -> None:
+    """Such numbers were passed over."""
+    arguments = {"ksizes": [1, 2, 2, 1], "strides": [1, 1, 1, 1], "rates": [1, 1, 1, 1]}
+    for place in (0, 3):
+        arguments[name] = [2 if n == place else 1 for n in range(4)]
+        with (
+            tf.device("XPU:0"),
+            pytest.raises((tf.errors.InvalidArgumentError, tf.errors.UnimplementedError)),
+        ):
+            op.ExtractImagePatches(images=_numbers(2, 5, 6, 3), padding="VALID", **arguments)
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])

@@ -37,6 +37,13 @@ def _scatter(name: str, updates: tuple[int, ...]) -> Any:
     return getattr(op, name)(resource=variable.handle, indices=[0, 2], updates=tf.ones(updates))
 
 
+def _pool_gradient(sizes: list[int], steps: list[int]) -> Any:
+    x, y = tf.ones((1, 4, 5, 6, 2)), tf.ones((1, 4, 3, 6, 2))
+    return op.MaxPool3DGrad(
+        orig_input=x, orig_output=y, grad=y, ksize=sizes, strides=steps, padding="SAME"
+    )
+
+
 # Each ended the process.
 ABORTS: dict[str, Callable[[], Any]] = {
     "batch norm of another rank": lambda: _normalization_gradient(x=(5, 6, 3)),
@@ -66,6 +73,19 @@ ABORTS: dict[str, Callable[[], Any]] = {
     "patches without channels": lambda: op.ExtractImagePatches(
         images=tf.ones((2, 5, 6, 0)), ksizes=[1, 2, 2, 1], strides=[1, 2, 2, 1], rates=[1] * 4,
         padding="VALID",
+    ),
+    "average over nothing": lambda: op.AvgPool3D(
+        input=tf.ones((1, 4, 5, 6, 2)), ksize=[0, 2, 2, 2, 1], strides=[1] * 5, padding="SAME"
+    ),
+    "gradient of a maximum of nothing": lambda: _pool_gradient([1, 2, 0, 3, 1], [1, 1, 2, 1, 1]),
+    "gradient of a maximum back to front": lambda: _pool_gradient(
+        [1, 2, 2, 3, 1], [-_LARGE, 1, 2, 1, 1]
+    ),
+    "gradient of a maximum with too many steps": lambda: _pool_gradient(
+        [1, 2, 2, 3, 1], [1, 1, 2, 1, 1, 1]
+    ),
+    "gradient of a slice of an array too large": lambda: op.StridedSliceGrad(
+        shape=[_LARGE, _LARGE], begin=[1, 0], end=[4, 4], strides=[2, 2], dy=tf.ones((2, 2))
     ),
     "difference of bools": lambda: op.ResourceScatterNdSub(
         ref=tf.Variable([True, False]).handle, indices=[[0]], updates=[True]
@@ -101,6 +121,22 @@ def test_wrong_arguments_are_an_error(name: str) -> None:
         with pytest.raises((tf.errors.InvalidArgumentError, tf.errors.UnimplementedError)):
             (ABORTS | ACCEPTED)[name]()
         np.testing.assert_array_equal(tf.constant([1.0]) + 1, [2.0])
+
+
+@pytest.mark.parametrize("lengths", [[-1, -1, -1], [2**63 - 1] * 3, [1, 1, 1], [4, 4, -3]], ids=str)
+def test_an_array_split_into_parts_that_are_not_its_own(lengths: list[int]) -> None:
+    """The process ended where a length was none."""
+
+    @tf.function(jit_compile=True)
+    def split(x: tf.Tensor) -> Any:
+        handle, flow = op.TensorArrayV3(size=3, dtype=x.dtype, identical_element_shapes=False)
+        flow = op.TensorArraySplitV3(
+            handle=handle, value=x, lengths=tf.constant(lengths, tf.int64), flow_in=flow
+        )
+        return op.TensorArrayReadV3(handle=handle, index=0, flow_in=flow, dtype=x.dtype)
+
+    with tf.device("XPU:0"), pytest.raises(tf.errors.InvalidArgumentError, match="lengths must"):
+        split(tf.ones((5, 3)))
 
 
 def test_sizes_of_parts_may_be_of_any_type() -> None:
