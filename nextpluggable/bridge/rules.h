@@ -77,6 +77,8 @@ absl::Status FakeQuantizationGradient(::tensorflow::XlaOpKernelContext* context,
 absl::Status AdjustHue(::tensorflow::XlaOpKernelContext* context, ::tensorflow::OpKernel& original);
 
 // lists.cc
+absl::Status TensorArrayGrad(::tensorflow::XlaOpKernelContext* context,
+                             ::tensorflow::OpKernel& original);
 absl::Status TensorListGetItem(::tensorflow::XlaOpKernelContext* context,
                                ::tensorflow::OpKernel& original);
 absl::Status TensorListSetItem(::tensorflow::XlaOpKernelContext* context,

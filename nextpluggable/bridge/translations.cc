@@ -47,6 +47,7 @@ Rule FindTranslation(std::string_view op) {
       {"SeluGrad", SeluGrad},
       {"SqrtGrad", GradientByResult},
       {"Svd", Svd},
+      {"TensorArrayGradV3", TensorArrayGrad},
       {"TensorListGetItem", TensorListGetItem},
       {"TensorListSetItem", TensorListSetItem},
       {"TensorListSplit", TensorListSplit},

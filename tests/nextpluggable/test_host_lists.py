@@ -34,6 +34,26 @@ def test_a_list_by_a_handle(dtype: tf.DType, way: str) -> None:
     assert size == 4
 
 
+@pytest.mark.parametrize("way", ["eager", "function", "compiled"])
+def test_the_gradient_of_a_list_by_a_handle(way: str) -> None:
+    """Compiled functions were refused: XLA's flow of the gradient has no elements, and a scalar was asked for."""
+
+    def added(x: tf.Tensor) -> Any:
+        handle, flow = op.TensorArrayV3(size=3, dtype=x.dtype)
+        flow = op.TensorArrayScatterV3(handle=handle, indices=[0, 1, 2], value=x, flow_in=flow)
+        gradient, flow = op.TensorArrayGradV3(handle=handle, flow_in=flow, source="gradients")
+        for place in (2, 0, 1, 2):  # what is written to a gradient is added
+            flow = op.TensorArrayWriteV3(handle=gradient, index=place, value=x[place], flow_in=flow)
+        return op.TensorArrayGatherV3(
+            handle=gradient, indices=[0, 1, 2], flow_in=flow, dtype=x.dtype
+        )
+
+    compute = added if way == "eager" else tf.function(added, jit_compile=way == "compiled")
+    with tf.device("XPU:0"):
+        rows = compute(tf.constant(_ROWS))
+    np.testing.assert_array_equal(rows, _ROWS * [[1], [1], [2]])
+
+
 SESSION = """
 import numpy as np
 import tensorflow as tf
