@@ -76,6 +76,12 @@ absl::Status FakeQuantizationGradient(::tensorflow::XlaOpKernelContext* context,
 // adjust_hue.cc
 absl::Status AdjustHue(::tensorflow::XlaOpKernelContext* context, ::tensorflow::OpKernel& original);
 
+// incomplete_gamma.cc
+absl::Status IncompleteGamma(::tensorflow::XlaOpKernelContext* context,
+                             ::tensorflow::OpKernel& original);
+absl::Status RandomGammaGrad(::tensorflow::XlaOpKernelContext* context,
+                             ::tensorflow::OpKernel& original);
+
 // lists.cc
 absl::Status TensorArrayGrad(::tensorflow::XlaOpKernelContext* context,
                              ::tensorflow::OpKernel& original);
