@@ -1,8 +1,9 @@
 """``python -m tests.scan``: all scans; or ``--only jax_updates --match "get of*" --every 10``.
 
 Writes each difference that is not known, and each known one that is gone, and ends with 1 if there is one. Of
-``--every 10`` one call in ten is tried, by its place in the table. ``--all`` shows known differences too. ``--record
-FOLDER`` keeps what was found in a file for each scan, and a run that was stopped goes on behind it.
+``--every 10`` one call in ten is tried, by its place in the table, and of ``--every 10 --first 3`` another tenth.
+``--way eager`` leaves out the other ways of a call. ``--all`` shows known differences too. ``--record FOLDER`` keeps
+what was found in a file for each scan, and a run that was stopped goes on behind it.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ def main() -> int:
     parser.add_argument("--only", action="append", choices=SCANS, help="a scan; repeatable")
     parser.add_argument("--match", default="*", help="a pattern of calls")
     parser.add_argument("--every", type=int, default=1, help="one call in so many")
+    parser.add_argument("--first", type=int, default=0, help="the place of the first call")
+    parser.add_argument("--way", action="append", help="a way of a call; repeatable")
     parser.add_argument(
         "--seconds", type=float, default=SECONDS, help="a call takes at most, of the CPU"
     )
@@ -64,10 +67,10 @@ def main() -> int:
         options.record.mkdir(parents=True, exist_ok=True)
     failed = 0
     for name in options.only or installed():
-        calls = [c for c in calls_of(name) if fnmatch.fnmatch(c.name, options.match)][
-            :: options.every
-        ]
-        every = options.every if options.match == "*" else 0
+        matched = [c for c in calls_of(name) if fnmatch.fnmatch(c.name, options.match)]
+        calls = [c.in_ways(options.way) for c in matched[options.first :: options.every]]
+        whole = options.match == "*" and options.way is None and options.first == 0
+        every = options.every if whole else 0
         record = options.record / f"{name}.jsonl" if options.record else None
         failed += scan(name, calls, every, options.seconds, options.all, record)
     return int(failed > 0)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tests.scan.judge import Array, Outcome, differences
@@ -30,6 +30,12 @@ class Call:
     bits: bool = False  # whether elements have the CPU's bits (judge.differences)
     shared: str = ""
     must_run: bool = False  # whether arguments that every way refuses are a finding
+
+    def in_ways(self, names: Collection[str] | None) -> Call:
+        """The call in those of its ways that have such names; in all of them if there are no names."""
+        if names is None:
+            return self
+        return replace(self, ways={n: way for n, way in self.ways.items() if n in names})
 
     def findings(self) -> dict[str, str]:
         """By the name of the way: how it differs from the CPU. Ways that do not differ have no entry."""

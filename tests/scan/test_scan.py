@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from tests.scan import __main__ as of_scans
 from tests.scan import arguments, known
 from tests.scan.call import Call
 from tests.scan.judge import Outcome, differences
@@ -234,6 +235,23 @@ def test_a_run_that_was_stopped_goes_on_behind_its_record(tmp_path: Path) -> Non
         ("ends [whole]", "ends the process with -9"),
     ]
     assert len(list(findings([again, Call("ends", right, {"eager": right})], record=record))) == 2
+
+
+def test_a_run_tries_its_part_of_the_calls_in_its_ways(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = lambda: _outcome(2)
+    calls = [
+        Call(f"call {n}", lambda: _outcome(1), {"eager": other, "compiled": other})
+        for n in range(7)
+    ]
+    monkeypatch.setattr(of_scans, "calls_of", lambda name: calls)
+    options = ["--only", "jax_sizes", "--every", "3", "--first", "1", "--way", "compiled"]
+    monkeypatch.setattr(sys, "argv", ["scan", *options])
+    assert of_scans.main() == 1
+    *found, summary = capsys.readouterr().out.splitlines()
+    assert [line.split(": ")[1] for line in found] == ["call 1 [compiled]", "call 4 [compiled]"]
+    assert summary.startswith("jax_sizes: 2 calls, 2 new differences, 0 known")
 
 
 def test_the_list_of_known_differences_may_only_shrink(tmp_path: Path) -> None:
