@@ -177,18 +177,19 @@ absl::Status Await(PJRT_Event* event) {
   return status;
 }
 
-absl::Status LockVariables(tf::OpKernelContext* context, const int* inputs, int count,
-                           TripontArray* arrays, TripontVariables* result) {
+}  // namespace
+
+absl::Status LockVariables(tf::OpKernelContext* context, const std::vector<int>& inputs,
+                           TripontArray* arrays, LockedVariables* locked) {
+  auto result = std::make_unique<TripontVariables>();
   std::vector<VariableMutex> mutexes;
-  for (int i = 0; i < count; ++i) {
-    if (inputs[i] < 0 || inputs[i] >= context->num_inputs() ||
-        context->input_dtype(inputs[i]) != tf::DT_RESOURCE) {
-      return absl::InvalidArgumentError("input " + std::to_string(inputs[i]) +
-                                        " is not a variable");
+  for (const int input : inputs) {
+    if (input < 0 || input >= context->num_inputs() ||
+        context->input_dtype(input) != tf::DT_RESOURCE) {
+      return absl::InvalidArgumentError("input " + std::to_string(input) + " is not a variable");
     }
     tf::core::RefCountPtr<tf::Var> variable;
-    TF_RETURN_IF_ERROR(
-        tf::LookupResource(context, tf::HandleFromInput(context, inputs[i]), &variable));
+    TF_RETURN_IF_ERROR(tf::LookupResource(context, tf::HandleFromInput(context, input), &variable));
     mutexes.push_back(variable->mu());
     result->variables.push_back(std::move(variable));
   }
@@ -202,13 +203,12 @@ absl::Status LockVariables(tf::OpKernelContext* context, const int* inputs, int 
     mutex->lock();
     result->locked.push_back(mutex);
   }
-  for (int i = 0; i < count; ++i) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
     TF_RETURN_IF_ERROR(WritableArray(context, result->variables[i].get(), &arrays[i]));
   }
+  locked->reset(result.release());
   return absl::OkStatus();
 }
-
-}  // namespace
 
 absl::Status OnHost(const tf::Tensor& tensor, tf::Tensor* on_host) {
   if (tensor.NumElements() == 0) {
@@ -276,11 +276,11 @@ void tripont_kernel_output(TF_OpKernelContext* context, int index, TF_DataType d
 TripontVariables* tripont_kernel_lock_variables(TF_OpKernelContext* context, const int* inputs,
                                                 int count, TripontArray* arrays,
                                                 TF_Status* status) {
-  auto variables = std::make_unique<TripontVariables>();
-  const absl::Status locked =
-      adapter::LockVariables(adapter::Unwrap(context), inputs, count, arrays, variables.get());
-  adapter::SetStatus(locked, status);
-  return locked.ok() ? variables.release() : nullptr;
+  adapter::LockedVariables variables;
+  adapter::SetStatus(adapter::LockVariables(adapter::Unwrap(context), {inputs, inputs + count},
+                                            arrays, &variables),
+                     status);
+  return variables.release();
 }
 
 void tripont_kernel_unlock_variables(TripontVariables* variables) { delete variables; }

@@ -8,7 +8,6 @@
 #include "nextpluggable/arrays.h"
 #include "nextpluggable/kernel_of.h"
 #include "tensorflow/core/common_runtime/device_mgr.h"
-#include "tensorflow/core/framework/device.h"
 #include "tensorflow/core/framework/function.h"
 
 namespace tripont::tensorflow {
@@ -74,14 +73,18 @@ class CpuKernel : public KernelOf<> {
 
 }  // namespace
 
-absl::Status RunOnCpu(tf::OpKernelContext* context, tf::OpKernel* kernel,
-                      std::vector<tf::Tensor> inputs, std::vector<tf::Tensor>* outputs) {
+absl::Status FindCpu(tf::OpKernelContext* context, tf::Device** cpu) {
   tf::FunctionLibraryRuntime* const library = context->function_library();
   if (library == nullptr) {
     return absl::InternalError("no function library to find the CPU device in");
   }
+  return library->device_mgr()->LookupDevice("CPU:0", cpu);
+}
+
+absl::Status RunOnCpu(tf::OpKernelContext* context, tf::OpKernel* kernel,
+                      std::vector<tf::Tensor> inputs, std::vector<tf::Tensor>* outputs) {
   tf::Device* cpu = nullptr;
-  TF_RETURN_IF_ERROR(library->device_mgr()->LookupDevice("CPU:0", &cpu));
+  TF_RETURN_IF_ERROR(FindCpu(context, &cpu));
   std::vector<tf::TensorValue> values;
   values.reserve(inputs.size());
   for (tf::Tensor& input : inputs) values.emplace_back(&input);
@@ -95,7 +98,7 @@ absl::Status RunOnCpu(tf::OpKernelContext* context, tf::OpKernel* kernel,
   parameters.output_attr_array = attributes.data();
   parameters.resource_manager = cpu->resource_manager();
   parameters.step_container = context->step_container();
-  parameters.function_library = library;
+  parameters.function_library = context->function_library();
   parameters.cancellation_manager = context->cancellation_manager();
   parameters.runner = context->runner();
   tf::OpKernelContext on_cpu(&parameters, context->num_outputs());

@@ -5,10 +5,14 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "tensorflow/core/framework/device.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
 
 namespace tripont::tensorflow {
+
+// The CPU device beside that of `context`.
+absl::Status FindCpu(::tensorflow::OpKernelContext* context, ::tensorflow::Device** cpu);
 
 // Runs `kernel`, one of the CPU's, on `inputs`, which are in host memory, in a context of the CPU
 // device beside that of `context`: what the kernel allocates is host memory. `outputs` are its

@@ -6,6 +6,7 @@
 #include "nextpluggable/host_lists.h"
 #include "nextpluggable/kernels/kernels.h"
 #include "nextpluggable/loop_programs.h"
+#include "nextpluggable/variable_kernels.h"
 
 namespace tripont::tensorflow {
 
@@ -14,6 +15,7 @@ void RegisterAllKernels() {
   RegisterHostInt32Kernels();
   RegisterHostListKernels();
   RegisterCpuKernels();
+  RegisterVariableKernels();
   RegisterFunctionCallKernels();
   RegisterProgramCompiler();
   RegisterWhereKernels();
