@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "core/runtime/exceptions.h"
+#include "core/runtime/floating_point.h"
 #include "core/runtime/logging.h"
 #include "core/runtime/room.h"
 #include "core/runtime/sanitizers.h"
@@ -113,6 +114,7 @@ void ParallelFor(int64_t count, int64_t grain,
       tbb::blocked_range<int64_t>(0, count, static_cast<size_t>(grain)),
       [body, context, &begun, &done](const tbb::blocked_range<int64_t>& range) {
         TakesWork(&begun);
+        const StandardFloatingPoint modes;
         body(context, range.begin(), range.end());
         GivesWork(&done);
       },
@@ -135,6 +137,7 @@ void EnqueueTask(void (*task)(void* data), void* data) {
   GivesWork(data);
   tbb::task_arena(tbb::task_arena::attach()).enqueue([task, data] {
     TakesWork(data);
+    const StandardFloatingPoint modes;
     task(data);
   });
 }

@@ -9,6 +9,7 @@
 
 #include "core/runtime/device.h"
 #include "core/runtime/exceptions.h"
+#include "core/runtime/floating_point.h"
 #include "core/runtime/profile.h"
 
 namespace tripont {
@@ -308,6 +309,7 @@ void** LoadedProgram::ResolveAll(const State& state, SliceRange slices) const {
 }
 
 Status LoadedProgram::Run(void** bases, LibraryContext& context) const {
+  const StandardFloatingPoint modes;
   void* stack[kStackArguments];
   std::unique_ptr<void*[]> heap;
   if (max_arguments_ > kStackArguments) heap.reset(new void*[max_arguments_]);
