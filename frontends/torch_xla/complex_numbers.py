@@ -54,7 +54,7 @@ def angle(x: Any) -> Any:
         return torch.atan2(_imag(x), real(x))
     if not x.is_floating_point():
         x = x.to(torch.get_default_dtype())
-    return torch.where(x.isnan(), x, torch.where(x < 0, math.pi, 0.0).to(x.dtype))
+    return torch.where(x.isnan(), x, (x < 0).to(x.dtype) * math.pi)
 
 
 def conjugate(x: Any) -> Any:

@@ -21,18 +21,21 @@ from . import (
     complex_transfers,
     copies,
     decomposed,
+    double_precision,
     extrema,
     integers,
     linear_algebra,
     lowerings,
     operands,
     pooling,
+    ranges,
     reading,
     sampling,
     scatters,
     seeds,
     selection,
     singular_values,
+    special_functions,
     zero_dimensions,
 )
 from .operands import operation as _operation
@@ -227,7 +230,10 @@ def _masked_scatter(kernel: Any, x: Any, mask: Any, source: Any) -> Any:
     import torch
 
     shape = torch.broadcast_shapes(x.shape, mask.shape)  # type: ignore[no-untyped-call]
-    x, mask = x.expand(shape), mask.expand(shape)
+    x, mask = torch.expand_copy(x, shape), torch.expand_copy(mask, shape)
+    if not shape:  # of a number it makes a program that XLA refuses
+        x, mask = torch.view_copy(x, (1,)), torch.view_copy(mask, (1,))
+        return torch.view_copy(_masked_scatter(kernel, x, mask, source), ())
     if source.numel() > x.numel():
         source = source.reshape(-1)[: x.numel()]
     return kernel(x, mask, source)
@@ -485,6 +491,7 @@ def _within(x: Any, dim: int, bound: Any) -> Any:
 # By the dispatch key of their kernel. Tensors of inference mode have no "AutogradXLA".
 _BESIDE: Final[dict[str, dict[str, Callable[..., Any]]]] = {
     "XLA": {
+        "arange.start_out": ranges.arange,
         "clamp.default": _clamp,
         "cummax.default": selection.cummax,
         "cummin.default": selection.cummin,
@@ -495,8 +502,13 @@ _BESIDE: Final[dict[str, dict[str, Callable[..., Any]]]] = {
         "div.Tensor_mode": integers.divide,
         "floor_divide.default": integers.floor_divide,
         "gather.default": _gather,
+        "gelu.default": double_precision.gelu,
+        "gelu_backward.default": double_precision.gelu_backward,
         "lerp.Scalar": _lerp,
         "lerp.Tensor": _lerp,
+        "linspace.default": ranges.linspace,
+        "log10.default": double_precision.log10,
+        "log2.default": double_precision.log2,
         "logsumexp.default": _logsumexp,
         "masked_scatter.default": _masked_scatter,
         "multinomial.default": selection.multinomial,
@@ -512,6 +524,7 @@ _BESIDE: Final[dict[str, dict[str, Callable[..., Any]]]] = {
         "sum.dim_IntList": _sum,
         "trace.default": _trace,
         "upsample_nearest2d.default": sampling.nearest,
+        "xlogy.Tensor": special_functions.xlogy,
         **{f"{name}.Scalar": _compare for name in ("eq", "ne", "lt", "le", "gt", "ge")},
         **complex_numbers.CORRECTIONS,
         **complex_transfers.CORRECTIONS,

@@ -41,9 +41,6 @@ OF_PYTORCH: Final = (
     "nansum.default",
     "soft_margin_loss.default",
     "special_entr.default",
-    "special_xlog1py.default",
-    "special_xlog1py.other_scalar",
-    "special_xlog1py.self_scalar",
     "upsample_bicubic2d.default",
 )
 

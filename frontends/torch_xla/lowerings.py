@@ -60,6 +60,7 @@ _OTHERS: Final[dict[str, Callable[..., Any]]] = {
     "polar": complex_numbers.polar,
     "polygamma": special_functions.polygamma,
     "round.decimals": special_functions.round_to,
+    "special_xlog1py": special_functions.xlog1py,
     "special_zeta": special_functions.zeta,
     "unfold_backward": windows.unfold_backward,
     "unfold_copy": windows.unfold,

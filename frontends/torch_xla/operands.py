@@ -55,6 +55,11 @@ def _matrix(x: Any, *rest: Any, **options: Any) -> bool:
     return bool(x.dim() >= 2)
 
 
+def _matrices(b: Any, a: Any, *rest: Any, **options: Any) -> bool:
+    """Matrices of LAPACK's dtypes: torch_xla ends the process over a number."""
+    return _matrix(b) and _matrix(a) and b.dtype in _dtypes("l")
+
+
 def _not_empty(x: Any, *rest: Any, **options: Any) -> bool:
     return bool(x.numel())
 
@@ -96,7 +101,7 @@ _NAMES: Final = {
     "l": (
         "_cholesky_solve_helper _linalg_det _linalg_eigh _linalg_slogdet _linalg_solve_ex _linalg_svd cholesky "
         "cholesky_inverse geqrf linalg_cholesky_ex linalg_householder_product linalg_inv_ex linalg_lu "
-        "linalg_lu_factor_ex linalg_lu_solve linalg_qr linalg_solve_triangular triangular_solve"
+        "linalg_lu_factor_ex linalg_lu_solve linalg_qr linalg_solve_triangular"
     ),
     "c": "_fft_c2c _fft_c2r",
     "s": "_fft_r2c",
@@ -132,6 +137,7 @@ def taken() -> dict[str, Condition]:
         "scatter.value": _scattered,
         "scatter_add.default": _scattered,
         "tril.default": _matrix,
+        "triangular_solve.default": _matrices,
         "triu.default": _matrix,
     }
 

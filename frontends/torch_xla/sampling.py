@@ -177,10 +177,12 @@ def nearest(
 def linear(x: Any, output_size: Any, align_corners: bool, *scales: float | None) -> Any:
     """``upsample_linear1d``, ``upsample_bilinear2d`` or ``upsample_trilinear3d`` of ``x`` [n, c, ...].
 
-    torch_xla takes the ratio of the sizes for a given factor, and of a third as it is rounded other elements.
+    torch_xla takes the ratio of the sizes for a given factor, and of a third as it is rounded other elements. Bytes are
+    rounded after each dimension, the last one first, as on PyTorch's CPU.
     """
-    for dim, wanted, scale in _dimensions(output_size, scales):
-        places = _neighbours(x.shape[dim], wanted, scale, align_corners)
+    dimensions = _dimensions(output_size, scales)
+    for dim, wanted, scale in dimensions if x.is_floating_point() else reversed(dimensions):
+        places = _neighbours(x.shape[dim], wanted, scale, align_corners, _of_places(x))
         x = _mixed(x, dim, *places)
     return x
 
@@ -194,7 +196,7 @@ def linear_backward(
 ) -> Any:
     """The gradient of :func:`linear`: each element gets its share of what was made of it, [n, c, ...]."""
     for dim, wanted, scale in _dimensions(output_size, scales):
-        places = _shares(int(input_size[dim]), wanted, scale, align_corners)
+        places = _shares(int(input_size[dim]), wanted, scale, align_corners, _of_places(gradient))
         gradient = _mixed(gradient, dim, *places)
     return gradient
 
@@ -205,10 +207,17 @@ def _dimensions(output_size: Any, scales: Any) -> list[tuple[int, int, float | N
     return [(n + 2, int(size), given[n]) for n, size in enumerate(output_size)]
 
 
+def _of_places(x: Any) -> Any:
+    """NumPy's type in which PyTorch computes where the elements of ``x`` lie."""
+    import torch
+
+    return np.float64 if x.dtype == torch.float64 else np.float32
+
+
 @_KEPT
-def _shares(given: int, wanted: int, scale: float | None, align_corners: bool) -> Any:
+def _shares(given: int, wanted: int, scale: float | None, align_corners: bool, dtype: Any) -> Any:
     """Which of the ``wanted`` elements are made of each of the ``given`` ones, and its shares in them: [given, k]."""
-    sources, weights = _neighbours(given, wanted, scale, align_corners)
+    sources, weights = _neighbours(given, wanted, scale, align_corners, dtype)
     made: list[list[tuple[int, float]]] = [[] for _ in range(given)]
     for n, (near, shares) in enumerate(zip(sources, weights, strict=True)):
         for source, share in zip(near, shares, strict=True):
@@ -227,17 +236,18 @@ def _step(given: int, wanted: int, scale: float | None, align_corners: bool) -> 
 
 
 @_KEPT
-def _neighbours(given: int, wanted: int, scale: float | None, align_corners: bool) -> Any:
+def _neighbours(
+    given: int, wanted: int, scale: float | None, align_corners: bool, dtype: Any
+) -> Any:
     """The two of ``given`` elements that each of the ``wanted`` ones lies between, and their shares: [wanted, 2]."""
-    step = np.float32(_step(given, wanted, scale, align_corners))
+    step = dtype(_step(given, wanted, scale, align_corners))
     if align_corners:
-        place = np.arange(wanted, dtype=np.float32) * step
+        place = np.arange(wanted, dtype=dtype) * step
     else:
-        place = np.maximum(
-            (np.arange(wanted, dtype=np.float32) + np.float32(0.5)) * step - np.float32(0.5), 0
-        )
+        half = dtype(0.5)
+        place = np.maximum((np.arange(wanted, dtype=dtype) + half) * step - half, 0)
     first = np.minimum(place.astype(np.int64), given - 1)
-    share = np.clip(place - first.astype(np.float32), 0, 1)
+    share = np.clip(place - first.astype(dtype), 0, 1)
     return np.stack([first, np.minimum(first + 1, given - 1)], 1), np.stack([1 - share, share], 1)
 
 
@@ -253,7 +263,17 @@ def _mixed(x: Any, dim: int, sources: Any, weights: Any) -> Any:
     shape = (*x.shape[:dim], *sources.shape, *x.shape[dim + 1 :])
     factors = torch.from_numpy(weights).to(wide.dtype).to(x.device)
     factors = torch.view_copy(factors, (*sources.shape, *(1 for _ in x.shape[dim + 1 :])))
-    return torch.sum(torch.view_copy(taken, shape) * factors, dim + 1).to(x.dtype)
+    return _in_type(torch.sum(torch.view_copy(taken, shape) * factors, dim + 1), x.dtype)
+
+
+def _in_type(x: Any, dtype: Any) -> Any:
+    """``x`` in another type: the nearest number of it, the upper one of two."""
+    import torch
+
+    if dtype.is_floating_point:
+        return x.to(dtype)
+    ends = torch.iinfo(dtype)
+    return torch.clamp(torch.floor(x + 0.5), ends.min, ends.max).to(dtype)
 
 
 def nearest_of_others(x: Any, output_size: Any, *scales: float | None) -> Any:
@@ -337,7 +357,9 @@ def _resized(
         ).to(x.device)
         for given, wanted, scale in zip(x.shape[2:], size, scales, strict=True)
     )
-    return (rows @ wide @ columns.mT).to(x.dtype)
+    if x.is_floating_point():
+        return (rows @ wide @ columns.mT).to(x.dtype)
+    return _in_type(rows @ _in_type(wide @ columns.mT, x.dtype).to(wide.dtype), x.dtype)
 
 
 @_KEPT

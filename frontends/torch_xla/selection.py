@@ -186,7 +186,8 @@ def _of_all(along: Any, x: Any) -> Any:
     import torch
 
     if not x.numel():
-        return torch.full((), float("nan"), dtype=x.dtype, device=x.device)
+        nothing = float("nan") if x.is_floating_point() else torch.iinfo(x.dtype).min
+        return torch.full((), nothing, dtype=x.dtype, device=x.device)
     return along(x.reshape(-1), 0)[0]
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from .calls import call
 from .copies import broadcast
+from .integers import tensors
 
 
 def lgamma(x: Any) -> Any:
@@ -83,6 +85,30 @@ def round_to(x: Any, *, decimals: int) -> Any:
     if decimals >= 0:
         return (torch.round(wide * ten) / ten).to(x.dtype)
     return (torch.round(wide / ten) * ten).to(x.dtype)
+
+
+def xlogy(kernel: Callable[..., Any], x: Any, y: Any) -> Any:
+    """``xlogy`` of a number too, and of two dtypes: torch_xla refuses a number, and makes no program of two dtypes."""
+    return kernel(*_alike(x, y))
+
+
+def xlog1py(x: Any, y: Any) -> Any:
+    """x log(1 + y), 0 for an ``x`` of 0 unless ``y`` is NaN."""
+    import torch
+
+    x, y = _alike(x, y)
+    product = torch.where(x == 0, torch.zeros_like(x), x * torch.log1p(y))
+    return torch.where(torch.isnan(y), y, product)
+
+
+def _alike(x: Any, y: Any) -> list[Any]:
+    """Both on the device and of one shape, in the float dtype of both."""
+    import torch
+
+    dtype = torch.result_type(x, y)
+    if not dtype.is_floating_point:
+        dtype = torch.get_default_dtype()
+    return broadcast(*(t.to(dtype) for t in tensors(x, y, dtype)))
 
 
 def _of(name: str, *operands: Any) -> Any:

@@ -319,6 +319,15 @@ def test_masked_scatter_of_what_is_broadcast(shape, count):
     assert ours == theirs
 
 
+def test_masked_scatter_of_a_number():
+    for there in (True, False):
+        got = torch.tensor(3, device="xla").masked_scatter(
+            torch.tensor(there, device="xla"), torch.tensor([7, 8], device="xla")
+        )
+        assert got.shape == ()
+        assert got.item() == (7 if there else 3)
+
+
 @pytest.mark.parametrize("shape", [(4,), (3, 1), (1, 1), ()])
 def test_masked_scatter_of_a_mask_that_is_broadcast(shape):
     x, source = torch.arange(12.0).reshape(3, 4), 100 + torch.arange(12.0)

@@ -82,3 +82,20 @@ def test_integers_by_floats() -> None:
     got = x.to("xla") // 2.5
     assert got.dtype == torch.float32
     assert got.tolist() == [2, -3]
+
+
+FLOATS = [0.1, 0.3, 0.5, 0.7, 0.9, -0.5, -0.3, 6.0, 0.0, -0.0, 3e38, float("inf"), float("nan")]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("divisor", [0.1, -0.1, 0.3, 0.0, float("inf"), -float("inf"), 7])
+def test_floats_rounded_down(dtype: torch.dtype, divisor: float) -> None:
+    """As in Python, where 0.5 // 0.1 is 4, for 0.1 is a little more than a tenth."""
+    x = torch.tensor(FLOATS, dtype=torch.float64).to(dtype)
+    y = torch.full((), divisor, dtype=dtype)
+    for by in (divisor, y, y.expand(len(FLOATS)).clone()):
+        on_device = by.to("xla") if isinstance(by, torch.Tensor) else by
+        want, got = x // by, (x.to("xla") // on_device).cpu()
+        assert got.dtype == dtype
+        torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
+        assert torch.equal(got.signbit()[~want.isnan()], want.signbit()[~want.isnan()])

@@ -107,6 +107,10 @@ OTHERS: dict[str, tuple[str, Function]] = {
     "a short index of addends": ("scatter_add.default", lambda x: x.scatter_add(0, places(x, 2), x)),
     "a vector's lower triangle": ("tril.default", lambda x: x[0].tril()),
     "a vector's upper triangle": ("triu.default", lambda x: x[0].triu()),
+    "numbers in the place of matrices": (
+        "triangular_solve.default",
+        lambda x: torch.triangular_solve(x[0, 0], x[0, 0]),
+    ),
     "a complex divisor": ("remainder.Scalar", lambda x: torch.remainder(x, 2j)),
     "a complex quotient rounded": ("", lambda x: torch.div(x + 1j, x, rounding_mode="floor")),
     "a complex quotient cut": ("", lambda x: torch.div(x + 1j, x, rounding_mode="trunc")),
@@ -175,6 +179,7 @@ def test_other_dtypes(name, dtype):
     _check(_called(name), torch.eye(2).to(dtype))
 
 
+@pytest.mark.filterwarnings("ignore")  # PyTorch's, of triangular_solve
 @pytest.mark.parametrize("name", OTHERS)
 def test_other_operands(name):
     _check(OTHERS[name][1], torch.eye(2))

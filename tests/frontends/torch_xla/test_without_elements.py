@@ -96,3 +96,8 @@ def test_diagonals(dims: tuple[int, int]) -> None:
     assert_as_on_the_cpu(
         lambda x: torch.diagonal_scatter(x, torch.diagonal(x, 0, *dims), 0, *dims), x
     )
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8, torch.float32])
+def test_the_median_of_no_elements(dtype):
+    assert_as_on_the_cpu(torch.median, torch.empty(0, dtype=dtype))
