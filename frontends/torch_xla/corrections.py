@@ -21,6 +21,7 @@ from . import (
     complex_transfers,
     copies,
     decomposed,
+    distances,
     double_precision,
     extrema,
     integers,
@@ -60,7 +61,10 @@ _DECOMPOSED: Final = (
     "pixel_unshuffle.default",
     "smooth_l1_loss.default",
     "smooth_l1_loss_backward.default",
+    "soft_margin_loss.default",
+    "soft_margin_loss_backward.default",
     "softshrink.default",
+    "special_entr.default",
     "threshold.default",
     "tril_indices.default",
     "triu_indices.default",
@@ -386,10 +390,12 @@ def _nan_to_num(
 
 
 def _trace(kernel: Any, x: Any) -> Any:
-    """``trace``, whose sum of integers is of int64: torch_xla keeps their dtype, in which it overflows."""
+    """``trace``, whose sum of integers is of int64: torch_xla keeps their dtype, in which it overflows. And it adds the
+    other elements times 0, which is NaN of infinities.
+    """
     import torch
 
-    if x.dim() != 2 or x.is_floating_point() or x.is_complex():
+    if x.dim() != 2:
         return kernel(x)
     return torch.diagonal_copy(x).sum()
 
@@ -491,6 +497,8 @@ def _within(x: Any, dim: int, bound: Any) -> Any:
 # By the dispatch key of their kernel. Tensors of inference mode have no "AutogradXLA".
 _BESIDE: Final[dict[str, dict[str, Callable[..., Any]]]] = {
     "XLA": {
+        "_cdist_forward.default": distances.cdist,
+        "_pdist_forward.default": distances.pdist,
         "arange.start_out": ranges.arange,
         "clamp.default": _clamp,
         "cummax.default": selection.cummax,

@@ -13,18 +13,18 @@ import math
 from collections.abc import Callable
 from typing import Any, Final
 
-from . import attention, embedding_bags, pooling, sampling, selection
+from . import attention, embedding_bags, padding, pooling, sampling, selection
 
 #: Those of which PyTorch's decomposition is taken (torch._decomp).
 OF_PYTORCH: Final = (
     "_adaptive_avg_pool2d.default",
     "_upsample_nearest_exact1d.default",
     "_upsample_nearest_exact2d.default",
+    "_chunk_cat.default",
     "_weight_norm_interface.default",
     "addmv.default",
     "addr.default",
     "aminmax.default",
-    "bucketize.Tensor",
     "channel_shuffle.default",
     "col2im.default",
     "dist.default",
@@ -39,8 +39,6 @@ OF_PYTORCH: Final = (
     "logaddexp2.default",
     "multi_margin_loss.default",
     "nansum.default",
-    "soft_margin_loss.default",
-    "special_entr.default",
     "upsample_bicubic2d.default",
 )
 
@@ -117,6 +115,7 @@ OURS: Final[dict[str, Callable[..., Any]]] = {
     "_upsample_bicubic2d_aa.default": sampling.smaller_bicubic,
     "_upsample_bilinear2d_aa.default": sampling.smaller_bilinear,
     "addbmm.default": _addbmm,
+    "bucketize.Tensor": selection.bucketize,
     "exp2.default": _exp2,
     "fmax.default": _fmax,
     "fmin.default": _fmin,
@@ -144,4 +143,9 @@ BESIDE: Final[dict[str, Callable[..., Any]]] = {
     "grid_sampler_3d.default": sampling.grid_sampler_3d,
     "max_pool2d.default": functools.partial(pooling.maximum, 2),
     "max_pool3d.default": functools.partial(pooling.maximum, 3),
+    **{
+        f"{name}_pad{d}d.default": pad
+        for name, pad in (("reflection", padding.reflected), ("replication", padding.replicated))
+        for d in (1, 2, 3)
+    },
 }

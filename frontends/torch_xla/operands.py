@@ -56,7 +56,7 @@ def _matrix(x: Any, *rest: Any, **options: Any) -> bool:
 
 
 def _matrices(b: Any, a: Any, *rest: Any, **options: Any) -> bool:
-    """Matrices of LAPACK's dtypes: torch_xla ends the process over a number."""
+    """Two matrices of LAPACK's dtypes: torch_xla ends the process over a number."""
     return _matrix(b) and _matrix(a) and b.dtype in _dtypes("l")
 
 
@@ -101,7 +101,7 @@ _NAMES: Final = {
     "l": (
         "_cholesky_solve_helper _linalg_det _linalg_eigh _linalg_slogdet _linalg_solve_ex _linalg_svd cholesky "
         "cholesky_inverse geqrf linalg_cholesky_ex linalg_householder_product linalg_inv_ex linalg_lu "
-        "linalg_lu_factor_ex linalg_lu_solve linalg_qr linalg_solve_triangular"
+        "linalg_lu_factor_ex linalg_lu_solve linalg_qr"
     ),
     "c": "_fft_c2c _fft_c2r",
     "s": "_fft_r2c",
@@ -129,6 +129,7 @@ def taken() -> dict[str, Condition]:
             for overload in ("Scalar", "Tensor")
         },
         "adaptive_max_pool2d.default": _adaptive_pool,
+        "linalg_solve_triangular.default": _matrices,
         "normal.Tensor_Tensor": _both_of("fc"),
         "normal.Tensor_float": _of("fc"),
         "normal.float_Tensor": lambda mean, std, **options: std.dtype in _dtypes("fc"),

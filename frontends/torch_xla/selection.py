@@ -98,6 +98,18 @@ def searchsorted(
     return low.int() if out_int32 else low
 
 
+def bucketize(x: Any, boundaries: Any, *, out_int32: bool = False, right: bool = False) -> Any:
+    """``bucketize``: where each of ``x`` goes into the ``boundaries``, which are sorted."""
+    import torch
+
+    if boundaries.dim() != 1:
+        raise RuntimeError(
+            f"boundaries tensor must be 1 dimension, but got dim({boundaries.dim()})"
+        )
+    dtype = torch.result_type(x, boundaries)
+    return searchsorted(boundaries.to(dtype), x.to(dtype), out_int32=out_int32, right=right)
+
+
 def cummin(kernel: Callable[..., Any], x: Any, dim: int) -> tuple[Any, Any]:
     """``cummin``: running minima along a dimension, and the last place of each. They are maxima of what falls where
     ``x`` rises; the kernel, PyTorch's own, computes them on the CPU.

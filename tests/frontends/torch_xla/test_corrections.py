@@ -491,3 +491,52 @@ def test_numbers_in_the_place_of_infinities(dtype: torch.dtype) -> None:
 
 def test_the_trace_of_short_integers() -> None:
     assert_as_on_the_cpu(torch.trace, torch.full((3, 4), 100, dtype=torch.int8))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64, torch.int8])
+def test_trace_leaves_the_other_elements_out(dtype):
+    x = torch.arange(20.0).reshape(4, 5)
+    if dtype != torch.int8:
+        x[0, 1], x[3, 0] = float("inf"), float("nan")
+    x = x.to(dtype)
+    assert x.to("xla").trace().item() == x.trace().item()
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_chunk_cat(dim):
+    """The columns of parameters that FSDP gathers; torch_xla pads them with zeros in the wrong places."""
+    tensors = [torch.arange(12.0).reshape(4, 3) + 1, torch.ones(5, 3) * 7, torch.ones(2, 3)]
+    want, got = (
+        torch._chunk_cat([t.to(d) for t in tensors][: 3 - 2 * dim], dim, 2) for d in ("cpu", "xla")
+    )
+    assert torch.equal(got.cpu(), want)
+
+
+@pytest.mark.parametrize("count", [0, 1, 5])
+@pytest.mark.parametrize("right", [False, True])
+def test_bucketize(count, right):
+    x = torch.tensor([0.0, 1.5, 2.0, 7.0, float("nan")], dtype=torch.bfloat16)
+    boundaries = torch.arange(count, dtype=torch.bfloat16)
+    want, got = (torch.bucketize(x.to(d), boundaries.to(d), right=right) for d in ("cpu", "xla"))
+    assert got.dtype == want.dtype
+    assert torch.equal(got.cpu(), want)
+    whole = torch.tensor([3, 1])
+    assert torch.bucketize(whole.to("xla"), boundaries.float().to("xla")).tolist() == (
+        torch.bucketize(whole, boundaries.float()).tolist()
+    )
+
+
+def test_gradients_of_entropies():
+    x = torch.tensor([0.0, 0.5, 1.0, 2.0, float("inf")], requires_grad=True)
+    assert_as_on_the_cpu(torch.special.entr, x)
+
+
+def test_the_second_gradient_of_a_soft_margin():
+    """It is small where the loss is, and the difference of two sums where it is made of the loss's logarithm."""
+    found = []
+    for device in ("cpu", "xla"):
+        x = torch.tensor([-9.0, -3.0, 0.0, 4.0, 9.0], device=device, requires_grad=True)
+        loss = torch.nn.functional.soft_margin_loss(x, torch.ones_like(x), reduction="sum")
+        (gradient,) = torch.autograd.grad(loss, x, create_graph=True)
+        found.append(torch.autograd.grad(gradient.sum(), x)[0].cpu())
+    torch.testing.assert_close(found[1], found[0], rtol=1e-5, atol=0)

@@ -111,6 +111,10 @@ OTHERS: dict[str, tuple[str, Function]] = {
         "triangular_solve.default",
         lambda x: torch.triangular_solve(x[0, 0], x[0, 0]),
     ),
+    "numbers to solve a triangle for": (
+        "linalg_solve_triangular.default",
+        lambda x: torch.linalg.solve_triangular(x[0, 0], x[0, 0], upper=True),
+    ),
     "a complex divisor": ("remainder.Scalar", lambda x: torch.remainder(x, 2j)),
     "a complex quotient rounded": ("", lambda x: torch.div(x + 1j, x, rounding_mode="floor")),
     "a complex quotient cut": ("", lambda x: torch.div(x + 1j, x, rounding_mode="trunc")),
