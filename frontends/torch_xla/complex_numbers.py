@@ -163,6 +163,18 @@ def _sigmoid_backward(gradient: Any, y: Any) -> Any:
     return gradient * conjugate(y * (1 - y))
 
 
+def before_cast(x: Any, dtype: Any) -> Any:
+    """The complex ``x`` itself; for a cast to bool whether it is not 0, as torch_xla looks at the real part alone."""
+    import torch
+
+    return x != 0 if dtype is torch.bool else x
+
+
+def _logical(kernel: Kernel, *operands: Any) -> Any:
+    """``logical_not`` and its like of complex numbers, which are true if they are not 0."""
+    return kernel(*(x != 0 if x.is_complex() else x for x in operands))
+
+
 def _einsum(kernel: Kernel, equation: str, operands: Any, **options: Any) -> Any:
     """PyTorch's own products: the gradients of torch_xla's lack the conjugate."""
     import torch
@@ -179,6 +191,7 @@ CORRECTIONS: Final[dict[str, Callable[..., Any]]] = {
     "div.Tensor": _div,
     "isinf.default": _of_complex(_isinf),
     "isnan.default": _of_complex(_isnan),
+    **{f"logical_{name}.default": _logical for name in ("and", "not", "or", "xor")},
     "mean.default": _of_complex(_mean),
     "mean.dim": _of_complex(_mean),
     "sigmoid_backward.default": _of_complex(_sigmoid_backward),

@@ -69,12 +69,12 @@ def _chosen(comparison: str, x: Any, y: Any) -> Any:
 
 
 def _sinc(x: Any) -> Any:
-    """sin(pi x) / (pi x), and 1 at 0, where the gradient is 0. In float32 for shorter floats."""
+    """sin(pi x) / (pi x), and 1 at 0, where the gradient is 0, and where squares are. In float32 for shorter floats."""
     import torch
 
     dtype = torch.result_type(x, 1.0)
     wide = x.to(torch.promote_types(dtype, torch.float32))
-    zero = wide == 0
+    zero = torch.abs(wide) < math.sqrt(torch.finfo(wide.dtype).tiny)
     scaled = torch.where(zero, 1, wide) * math.pi
     return torch.where(zero, 1, scaled.sin() / scaled).to(dtype)
 

@@ -95,7 +95,7 @@ _NAMES: Final = {
     "ib": "bitwise_not",
     # Complex numbers have no order.
     "fib": (
-        "amax amin argmax argmin cummax cummin max max_pool2d max_pool2d_with_indices max_pool2d_with_indices_backward "
+        "amax amin cummax cummin max max_pool2d max_pool2d_with_indices max_pool2d_with_indices_backward "
         "max_pool3d max_pool3d_with_indices max_pool3d_with_indices_backward max_unpool2d max_unpool3d min"
     ),
     "l": (
@@ -129,6 +129,10 @@ def taken() -> dict[str, Condition]:
             for overload in ("Scalar", "Tensor")
         },
         "adaptive_max_pool2d.default": _adaptive_pool,
+        **{
+            f"{name}.default": lambda x, *rest, **options: x.numel() and x.dtype in _dtypes("fi")
+            for name in ("argmax", "argmin")
+        },
         "linalg_solve_triangular.default": _matrices,
         "normal.Tensor_Tensor": _both_of("fc"),
         "normal.Tensor_float": _of("fc"),

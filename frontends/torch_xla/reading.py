@@ -25,7 +25,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from . import complex_transfers, seeds, threads
+from . import complex_numbers, complex_transfers, seeds, threads
 
 # Of how many recordings it is remembered whether all can be computed. Each is known by 16 bytes and two numbers.
 _MOST_RECORDINGS: Final = 10_000
@@ -49,6 +49,8 @@ def install(environment: Mapping[str, str] = os.environ) -> None:
 def to_copy(kernel: Callable[..., Any], x: Any, **options: Any) -> Any:
     """``_to_copy`` from one device or dtype to another."""
     device = options.get("device")
+    if x.is_complex():
+        x = complex_numbers.before_cast(x, options.get("dtype"))
     if device is None or device.type == x.device.type:
         return kernel(x, **options)
     if device.type != "cpu":

@@ -30,6 +30,9 @@ def grid_sampler_2d(
     import torch
     from torch._decomp import decomposition_table
 
+    if padding == _REFLECTION:
+        # Every 4 there is a reflection as the one before, of which the decomposition counts 127 at most.
+        grid = grid - 4 * torch.round(grid.detach() / 4)
     if interpolation == _BILINEAR and padding != _ZEROS and x.dim() == grid.dim() == 4:
         sizes = x.shape[:1:-1]
         places = [

@@ -69,12 +69,13 @@ def scatter(kernel: Kernel, x: Any, dim: int, index: Any, source: Any, **options
     """``scatter`` of a tensor or a number, whose index may be longer along ``dim`` than ``x``."""
     import torch
 
-    if not x.dim():
+    if not x.dim() or not index.dim():
+        shape = x.shape
         x, index, source = (
             torch.view_copy(t, (-1,)) if isinstance(t, torch.Tensor) else t
             for t in (x, index, source)
         )
-        return torch.view_copy(scatter(kernel, x, dim, index, source), ())
+        return torch.view_copy(scatter(kernel, x, dim, index, source, **options), shape)
     size = x.shape[dim]
     more = (index.shape[dim] if index.dim() else 1) - size
     if more <= 0:

@@ -89,3 +89,16 @@ def test_quotients_of_real_numbers_are_as_they_were(dtype, divisor) -> None:
     want = x / divisor
     assert got.dtype == want.dtype
     torch.testing.assert_close(got.cpu(), want, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128])
+def test_numbers_without_a_real_part_are_true(dtype):
+    x = torch.tensor([0j, 1j, 2 + 0j, complex(0, float("nan"))], dtype=dtype)
+    y = x.to("xla")
+    assert torch.equal(y.bool().cpu(), x.bool())
+    assert torch.equal(x.to("xla", torch.bool).cpu(), x.bool())
+    assert torch.equal(y.to("cpu", torch.bool), x.bool())
+    assert torch.equal(torch.logical_not(y).cpu(), torch.logical_not(x))
+    for function in (torch.logical_and, torch.logical_or, torch.logical_xor):
+        for other in (x, x.real, torch.tensor(False)):
+            assert torch.equal(function(y, other.to("xla")).cpu(), function(x, other))

@@ -540,3 +540,20 @@ def test_the_second_gradient_of_a_soft_margin():
         (gradient,) = torch.autograd.grad(loss, x, create_graph=True)
         found.append(torch.autograd.grad(gradient.sum(), x)[0].cpu())
     torch.testing.assert_close(found[1], found[0], rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+@pytest.mark.parametrize("align_corners", [False, True])
+def test_grid_samples_after_many_reflections(mode, align_corners):
+    """PyTorch's decomposition counts reflections in 8 bits."""
+    torch.manual_seed(0)
+    x = torch.randn(1, 2, 5, 6)
+    near = torch.rand(1, 3, 4, 2) * 1.8 - 0.9
+    far = near + torch.tensor([4.0 * 100, -4.0 * 90])
+    want, got = (
+        torch.nn.functional.grid_sample(
+            x.to(d), grid.to(d), mode, "reflection", align_corners=align_corners
+        )
+        for d, grid in (("cpu", near), ("xla", far))
+    )
+    torch.testing.assert_close(got.cpu(), want, rtol=1e-3, atol=1e-3)

@@ -765,3 +765,12 @@ def test_gradients_of_functions_of_nearest_samples(dimensions: int) -> None:
         assert_as_on_the_cpu(lambda x, g, part=part: found(x, g)[part], x.detach(), places.detach())
     each = torch.func.vmap(lambda x, g: found(x[None], g[None])[1])
     assert_as_on_the_cpu(each, x.detach(), places.detach())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_the_gradient_of_sinc_near_zero(dtype):
+    """It is not the quotient of two squares there, which are 0."""
+    x = torch.tensor([0.0, 1e-40, 1e-30, -1e-25, 0.5], dtype=dtype, device="xla").requires_grad_()
+    (gradient,) = torch.autograd.grad(torch.sinc(x).sum(), x)
+    want = torch.tensor([0, 0, 0, 0, -4 / math.pi], dtype=dtype)
+    torch.testing.assert_close(gradient.cpu(), want)

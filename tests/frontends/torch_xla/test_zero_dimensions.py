@@ -107,3 +107,14 @@ def test_values_and_gradients(name: str) -> None:
 def test_dimensions_that_a_number_has_not(dim: int) -> None:
     with pytest.raises((IndexError, RuntimeError)):
         torch.ones((), device="xla").mean(dim)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.int32])
+def test_a_scatter_at_one_place(dtype):
+    x, index, source = torch.arange(3, dtype=dtype), torch.tensor(1), torch.tensor(7, dtype=dtype)
+    for given in (7, source):
+        want, got = (
+            x.to(d).scatter(0, index.to(d), given if given is not source else source.to(d))
+            for d in ("cpu", "xla")
+        )
+        assert torch.equal(got.cpu(), want)
