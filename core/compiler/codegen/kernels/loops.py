@@ -22,11 +22,13 @@ from ..elements.side_by_side import compute_side_by_side
 from ..generator import ZERO, Array, Coordinate, Generator, Index, fixed
 from ..llvm_ir import Value, i64
 from ..representation import memory_type
-from . import narrow_rows, periods, short_rows
+from . import periods, short_rows
 from .emit import EmittedKernel, Frame, emitter
+from .narrow_rows import NarrowRows, narrow_rows_of, write_step
 
 if TYPE_CHECKING:
     from ...targets.target import Target
+    from ..representation import Element
 
 # Weight of the code that writing it once for each part of a row may come to.
 LONGEST_CODE = 256
@@ -38,66 +40,82 @@ LEAST_INSIDE = 1 << 18
 
 def emit_frame(frame: Frame) -> EmittedKernel:
     """The kernel of a "loop" fusion or of a single indexable instruction."""
-    target, computation = frame.target, frame.computation
-    roots = computation.results
-    dims = roots[0].dims
-    if any(r.dims != dims for r in roots):
+    roots = frame.computation.results
+    if any(r.dims != roots[0].dims for r in roots):
         raise errors.of_instruction(
             "INTERNAL", "results of a loop fusion differ in dimensions", frame.instruction
         )
-    if math.prod(dims) == 0:
+    if math.prod(roots[0].dims) == 0:
         return frame.finish(0, 0.0)
+    units = _Loop(frame).write()
+    return frame.finish(units, costs.of_computation(frame.target, frame.computation))
 
-    def body(g: Generator, index: Index, mask: Value | None) -> None:
-        values = [element(g, root, index) for root in roots]  # all loads stand before all stores
-        for array, value in zip(frame.results, values, strict=True):
-            g.store(array, index, value, mask, streaming)
 
-    def rows(g: Generator, index: Index, mask: Value | None) -> None:
-        values = [[element(g, root, (*index, fixed(n))) for n in range(dims[-1])] for root in roots]
-        for array, row in zip(frame.results, values, strict=True):
-            short_rows.store(g, array, index, row, streaming)
+class _Loop:
+    """The loops of a kernel, which are written in one of four ways, by what lies in the lanes of a vector."""
 
-    def alternating(g: Generator, index: Index, mask: Value | None) -> None:
-        places = periods.places(g, index, dims[-1], code.period)
-        values = [[element(g, root, place) for place in places] for root in roots]
-        for array, row in zip(frame.results, values, strict=True):
-            periods.store(g, array, places, row, streaming)
+    def __init__(self, frame: Frame) -> None:
+        self.frame, self.g = frame, frame.generator
+        self.roots = frame.computation.results
+        self.dims = self.roots[0].dims
+        self.streaming = frame.moves_at_least(frame.target.costs.memory.past_caches)
+        self.code = row_code(frame.target, frame.computation)
 
-    def across(index: Index) -> None:
-        assert narrow is not None
-        flat = (*dims[: narrow.first], narrow.elements)
-        results = [Array(a.pointer, a.shape.with_dims(flat)) for a in frame.results]
-
-        def write(places: Index, start: Coordinate) -> None:
-            values = [element(g, root, places) for root in roots]
-            for array, value in zip(results, values, strict=True):
-                g.store(array, (*index[:-1], start), value, None, streaming)
-
-        g = frame.generator
-        narrow_rows.write(g, narrow, index, write)
-
-    if not dims:
-        compute_side_by_side(frame.generator, computation)
-    streaming = frame.moves_at_least(target.costs.memory.past_caches)
-    code = row_code(target, computation)
-    weight, lanes = code.weight, code.lanes
-    narrow = narrow_rows.narrow_rows_of(roots, lanes, lambda d: seams_along(d, roots))
-    if short_rows.fits(roots, lanes) and weight * dims[-1] <= MOST_SHORT_ROW_CODE:
-        units = iterate(frame, dims[:-1], lanes, False, rows, weight=weight * dims[-1])
-    elif narrow is not None and weight * narrow.vectors <= MOST_SHORT_ROW_CODE:
-        units = math.prod(dims[: narrow.first]) * narrow.steps
-        space = (*dims[: narrow.first], narrow.steps)
-        count(frame.generator, frame.begin, frame.end, space, across)
-    else:
+    def write(self) -> int:
+        """Write the loops; gives the number of units of work."""
+        frame, code, roots, dims = self.frame, self.code, self.roots, self.dims
+        if not dims:
+            compute_side_by_side(self.g, frame.computation)
+        weight = code.weight
+        if short_rows.fits(roots, code.lanes) and weight * dims[-1] <= MOST_SHORT_ROW_CODE:
+            weight *= dims[-1]
+            return iterate(frame, dims[:-1], code.lanes, False, self.of_rows, weight=weight)
+        narrow = narrow_rows_of(roots, code.lanes, lambda d: seams_along(d, roots))
+        if narrow is not None and weight * narrow.vectors <= MOST_SHORT_ROW_CODE:
+            space = (*dims[: narrow.first], narrow.steps)
+            count(self.g, frame.begin, frame.end, space, lambda i: self.across_rows(narrow, i))
+            return math.prod(space)
         large = math.prod(dims) >= LEAST_INSIDE
         insides = insides_of(roots, (len(code.cuts) + 1) * weight) if large else []
-        space, write = dims, body
+        space, body = dims, self.of_neighbours
         if code.period > 1:
-            space, write = (*dims[:-1], code.steps_of(dims[-1])), alternating
-        units = iterate(frame, space, lanes, code.masked, write, code.cuts, weight, insides)
-    cost = costs.of_computation(target, computation)
-    return frame.finish(units, cost)
+            space, body = (*dims[:-1], code.steps_of(dims[-1])), self.of_period
+        return iterate(frame, space, code.lanes, code.masked, body, code.cuts, weight, insides)
+
+    def of_neighbours(self, g: Generator, index: Index, mask: Value | None) -> None:
+        """Neighbours along the last dimension lie in a vector."""
+        values = [element(g, root, index) for root in self.roots]  # all loads before all stores
+        for array, value in zip(self.frame.results, values, strict=True):
+            g.store(array, index, value, mask, self.streaming)
+
+    def of_rows(self, g: Generator, index: Index, mask: Value | None) -> None:
+        """Short rows: an element of each of several rows."""
+        rows = self.values([(*index, fixed(n)) for n in range(self.dims[-1])])
+        for array, row in zip(self.frame.results, rows, strict=True):
+            short_rows.store(g, array, index, row, self.streaming)
+
+    def of_period(self, g: Generator, index: Index, mask: Value | None) -> None:
+        """Elements that alternate: those that are a period apart."""
+        places = periods.places(g, index, self.dims[-1], self.code.period)
+        for array, row in zip(self.frame.results, self.values(places), strict=True):
+            periods.store(g, array, places, row, self.streaming)
+
+    def across_rows(self, narrow: NarrowRows, index: Index) -> None:
+        """Rows of a few elements: neighbours in the order of memory, of several rows."""
+        g = self.g
+        flat = (*self.dims[: narrow.first], narrow.elements)
+        results = [Array(a.pointer, a.shape.with_dims(flat)) for a in self.frame.results]
+
+        def write(places: Index, start: Coordinate) -> None:
+            values = [element(g, root, places) for root in self.roots]
+            for array, value in zip(results, values, strict=True):
+                g.store(array, (*index[:-1], start), value, None, self.streaming)
+
+        write_step(g, narrow, index, write)
+
+    def values(self, places: Sequence[Index]) -> list[list[Element]]:
+        """For each result its elements at ``places``."""
+        return [[element(self.g, root, place) for place in places] for root in self.roots]
 
 
 emit = emitter(collapsed=True)(emit_frame)

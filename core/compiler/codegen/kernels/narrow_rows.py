@@ -108,7 +108,7 @@ def _lies_along(i: hlo.Instruction, rows: int) -> bool:
     return i.is_elementwise or i.opcode in _ALONG
 
 
-def write(
+def write_step(
     g: Generator, rows: NarrowRows, index: Index, element: Callable[[Index, Coordinate], None]
 ) -> None:
     """Write one step, whose number is the last coordinate of ``index``. ``element(index, place)`` writes a vector, or
