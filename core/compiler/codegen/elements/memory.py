@@ -65,6 +65,14 @@ def reload(g: Generator, array: Array, index: Index) -> Element:
     return _load(g, array.shape, pointer, lane, None if lane.is_uniform else g.mask)
 
 
+def load_part(g: Generator, array: Array, first: Index, number: int, count: int) -> Value:
+    """As memory has them, ``count`` elements of an array of numbers, ``number`` times as many behind ``first``."""
+    type_, _ = unit(array.shape.dtype)
+    pointer, _ = g.address(array, first)
+    start = g.builder.gep(type_, pointer, i64(number * count))
+    return _contiguous(g, type_, start, count, None)
+
+
 def _load(
     g: Generator, shape: hlo.Shape, pointer: Value, lane: Coordinate, mask: Value | None
 ) -> Element:
@@ -129,7 +137,7 @@ def _near_places(lane: Coordinate, mask: Value | None, factor: int) -> list[int 
         offsets = [int(n) for n in lane.vector.constant]
     places = [n if wanted[at] else None for at, n in enumerate(offsets)]
     known = [n for n in places if n is not None]
-    if not known or max(known) - min(known) + factor > _MOST_VECTORS * count:
+    if known and max(known) - min(known) + factor > _MOST_VECTORS * count:
         return None
     return places
 
@@ -144,6 +152,8 @@ def _picked(
     """
     b, count = g.builder, len(places)
     known = [n for n in places if n is not None]
+    if not known:
+        return [llvm_ir.zero(llvm_ir.vector(type_, count))] * factor
     first, span = min(known), max(known) - min(known) + factor
     width, mask = min(1 << (span.bit_length() - 1), count), None
     if masks and width < min(span, count):

@@ -105,6 +105,38 @@ def _join(b: Builder, pieces: Sequence[_Pieces]) -> _Pieces:
     return _Pieces(vectors, len(row))
 
 
+def unweave(b: Builder, vectors: Sequence[Value]) -> list[Value]:
+    """What :func:`weave` was given: of rows of ``len(vectors)`` elements, one behind the other through the lanes of
+    ``vectors``, the first element of each row in one vector, the second ones in another, ...
+
+    Rows are halved until they are single elements, so that 16 vectors of 16 lanes take 64 shuffles.
+    """
+    rows = _Pieces([*vectors], len(vectors))
+    return _taken_apart(b, rows)
+
+
+def _taken_apart(b: Builder, rows: _Pieces) -> list[Value]:
+    if rows.size == 1:
+        return rows.vectors
+    half = rows.size // 2
+    first, second = _part(b, rows, 0, half), _part(b, rows, half, rows.size - half)
+    return _taken_apart(b, first) + _taken_apart(b, second)
+
+
+def _part(b: Builder, rows: _Pieces, start: int, size: int) -> _Pieces:
+    """``size`` elements of each row, from ``start`` on, as rows of their own."""
+    count = lanes_of(rows.vectors[0].type)
+    vectors = []
+    for number in range(size):
+        lanes = []  # of the result: which vector each comes from, and which lane of that
+        for place in range(number * count, (number + 1) * count):
+            row, element = divmod(place, size)
+            vector, lane = divmod(row * rows.size + start + element, count)
+            lanes.append((rows.vectors[vector], lane))
+        vectors.append(_gathered(b, lanes))
+    return _Pieces(vectors, size)
+
+
 def _gathered(b: Builder, lanes: Sequence[tuple[Value, int]]) -> Value:
     """The vector of these lanes of other ones."""
     count = len(lanes)

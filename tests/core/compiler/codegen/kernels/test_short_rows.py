@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from tripont.core.compiler.codegen.kernels.short_rows import weave
+from tripont.core.compiler.codegen.kernels.short_rows import unweave, weave
 from tripont.core.compiler.codegen.llvm_ir import Value, vector
 
 
@@ -49,6 +49,17 @@ def test_rows_lie_one_after_the_other(lanes: int) -> None:
 )
 def test_shuffles_are_not_as_many_as_elements_times_results(elements: int, most: int) -> None:
     assert woven(elements, 16)[1].count <= most
+
+
+@pytest.mark.parametrize("lanes", [2, 4, 8, 16])
+def test_rows_are_taken_apart(lanes: int) -> None:
+    for elements in range(1, 25):
+        b = Shuffles()
+        flat: list[object] = [(row, n) for row in range(lanes) for n in range(elements)]
+        vectors = [b.value(flat[n * lanes : (n + 1) * lanes]) for n in range(elements)]
+        columns = unweave(b, vectors)  # type: ignore[arg-type]
+        assert [b.of(c) for c in columns] == [[(row, n) for row in range(lanes)] for n in range(elements)]  # fmt: skip
+        assert b.count <= 2 * elements * elements.bit_length()
 
 
 def test_elements_that_are_the_same_value() -> None:
