@@ -105,7 +105,9 @@ class MadePanels:
         top = self.b.add(self.b.mul(k, i64(self.group)), i64(row))
         at = Coordinate(top, high=self.k - 1)
         first = self.b.add(left, i64(column))
-        columns = Coordinate(first, 1, self.lanes, None, 0, self.n - 1)
+        # The last panel is moved back to end with the matrix.
+        multiple = math.gcd(self.lanes, self.width, self.n)
+        columns = Coordinate(first, 1, self.lanes, None, 0, self.n - 1, multiple)
         return self.read((columns, at) if self.turns else (at, columns))
 
     def read(self, index: Index) -> Value:

@@ -96,8 +96,12 @@ def packed_product(
     right = _unconverted(gemm.operands[1], form.rhs)
     # What is packed once for a program or a loop is neither copied nor made by units of work.
     once = right in kept or _is_literal(right, form)
-    # Integers of [n, k] are converted and turned in registers.
-    whole = gemm.operands[1] if right.dtype.is_integer and config["rhs_strides"][-1] != 1 else right
+    whole = right
+    if right.dtype.is_integer and right is not gemm.operands[1]:
+        # Integers of [n, k] are converted and turned in registers, and computed ones are converted where they are.
+        turns = config["rhs_strides"][-1] != 1
+        if turns or Weights(right.dims, target.costs).matrix(right) is not None:
+            whole = gemm.operands[1]
     made = _made(gemm, whole, form, target, shared=shared)
     inside = made is not None and _is_made_inside(made, form, m, target) and not once
     waits = not inside and _waits_for_rows(gemm, form, target)

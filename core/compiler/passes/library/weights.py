@@ -16,6 +16,7 @@ from ...ir.hlo import Computation, Instruction, Shape, topological_order
 from ...ir.patterns import convert, reshape, reshaped_broadcast
 from ...ir.ranges import never_wraps, range_of
 from ...ir.registry import OPS
+from .joined_codes import joined_codes
 
 if TYPE_CHECKING:
     from ...targets.costs import Costs
@@ -123,6 +124,9 @@ class Weights:
         self.check()
         if i.opcode == "broadcast":
             return self.broadcast(i, dims)
+        if i.opcode == "concatenate" and i.elements == self.elements:
+            joined = joined_codes(i, side_by_side=self.read_once)
+            return self.array(i, dims) if joined is None else self.value(joined, dims)
         if not OPS[i.opcode].is_indexable or not i.is_elementwise or i.elements != self.elements:
             return self.array(i, dims)
         self.computes = True
