@@ -65,17 +65,8 @@ absl::Status UniqueInOrder(Context* context, tf::OpKernel& original) {
     return absl::InvalidArgumentError("axis is not that of a dimension");
   }
   const xla::PrimitiveType type = context->input_xla_type(0);
-  const auto unique = [&] {
-    return xla::primitive_util::IsFloatingPointType(type) ? WithZeros(context, original)
-                                                          : AsTheBridge(context, original);
-  };
-  if (axis.empty() || axis[0] >= 0) return unique();
-  // A negative axis counts from the last dimension.
-  const OtherInput counted_from_0(
-      context, 1,
-      xla::ConvertElementType(xla::ConstantR1<int64_t>(context->builder(), {axis[0] + rank}),
-                              context->input_xla_type(1)));
-  return unique();
+  return xla::primitive_util::IsFloatingPointType(type) ? WithZeros(context, original)
+                                                        : AsTheBridge(context, original);
 }
 
 }  // namespace tripont::tensorflow

@@ -167,6 +167,9 @@ CASES: dict[str, tuple[Any, ...]] = {
     "order of rows with signs": (
         lambda x: op.UniqueV2(x=x, axis=[0]).idx, np.float32([[0, 1], [5, 5], [-0.0, 1], [5, 5]])
     ),
+    "order of rows by an axis from the end": (
+        lambda x: op.UniqueV2(x=x, axis=[-2]).idx, np.float32([[0, 1], [5, 5], [-0.0, 1], [5, 5]])
+    ),
     "numbers between two steps": (
         lambda x: tf.quantization.fake_quant_with_min_max_vars(x, -1.3, 2.2),
         (np.arange(-110, 200, dtype=np.float32) + np.float32(0.5)) * np.float32(3.5 / 255),

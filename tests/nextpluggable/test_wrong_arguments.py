@@ -111,6 +111,9 @@ ACCEPTED: dict[str, Callable[[], Any]] = {
     "transform from other precision": lambda: op.IRFFT2D(
         input=tf.ones((2, 8, 5), tf.complex64), fft_length=[8, 8], Treal=tf.float64
     ),
+    "gradient of a slice of nothing": lambda: op.StridedSliceGrad(
+        shape=[0, 5], begin=[0, 0], end=[4, 4], strides=[2, 2], dy=tf.ones((2, 2))
+    ),
     "updates of other rows": lambda: _scatter("ResourceScatterMin", (2, 1)),
 }  # fmt: skip
 
