@@ -29,6 +29,7 @@ from . import (
     lowerings,
     operands,
     pooling,
+    promotion,
     ranges,
     reading,
     sampling,
@@ -43,8 +44,6 @@ from .operands import operation as _operation
 
 # Operations whose decomposition is PyTorch's own (torch._decomp).
 _DECOMPOSED: Final = (
-    "clamp_max.Tensor",
-    "clamp_min.Tensor",
     "count_nonzero.default",
     "count_nonzero.dim_IntList",
     "elu.default",
@@ -88,7 +87,9 @@ def install() -> None:
         "_linalg_slogdet.default": linear_algebra.log_determinant,
         "linalg_inv_ex.default": linear_algebra.inv_ex,
         "_linalg_svd.default": singular_values.svd,
+        "clamp_max.Tensor": promotion.bounded("minimum"),
         "clamp_max.default": lambda x, bound: x.clamp(max=bound),
+        "clamp_min.Tensor": promotion.bounded("maximum"),
         "clamp_min.default": lambda x, bound: x.clamp(min=bound),
         "hardshrink_backward.default": _shrink_backward,
         "softshrink_backward.default": _shrink_backward,
@@ -451,6 +452,10 @@ def _batch_norm_backward(kernel: Any, *operands: Any) -> Any:
 
 def _clamp(kernel: Any, x: Any, min: Any = None, max: Any = None) -> Any:
     """``clamp``, whose missing bound is infinity: torch_xla's is the largest finite number."""
+    import torch
+
+    if any(type(bound) is float for bound in (min, max)) and not x.is_floating_point():
+        x = x.to(torch.get_default_dtype())
     if x.is_floating_point():
         min, max = (-math.inf if min is None else min), (math.inf if max is None else max)
     return kernel(x, min, max)
@@ -538,6 +543,7 @@ _BESIDE: Final[dict[str, dict[str, Callable[..., Any]]]] = {
         **complex_transfers.CORRECTIONS,
         **reading.CORRECTIONS,
         **extrema.CORRECTIONS,
+        **promotion.CORRECTIONS,
     },
     "AutogradXLA": {
         **extrema.WITH_GRADIENTS,

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from . import attention, embedding_bags, padding, pooling, sampling, selection
+from .integers import tensors
 
 #: Those of which PyTorch's decomposition is taken (torch._decomp).
 OF_PYTORCH: Final = (
@@ -35,8 +36,6 @@ OF_PYTORCH: Final = (
     "isneginf.default",
     "isposinf.default",
     "linalg_cross.default",
-    "logaddexp.default",
-    "logaddexp2.default",
     "multi_margin_loss.default",
     "nansum.default",
     "upsample_bicubic2d.default",
@@ -63,9 +62,23 @@ def _chosen(comparison: str, x: Any, y: Any) -> Any:
     import torch
 
     dtype = torch.result_type(x, y)
-    x, y = x.to(dtype), y.to(dtype)
+    x, y = (t.to(dtype) for t in tensors(x, y, dtype))
     first = getattr(torch, comparison)(x, y)
     return torch.where(first | y.isnan() if dtype.is_floating_point else first, x, y)
+
+
+def _logaddexp(name: str) -> Callable[..., Any]:
+    """PyTorch's decomposition, of both operands on the device."""
+
+    def function(x: Any, y: Any) -> Any:
+        import torch
+        from torch._decomp import decomposition_table
+
+        dtype = torch.result_type(x, y)
+        x, y = (t.to(dtype) for t in tensors(x, y, dtype))
+        return decomposition_table[getattr(torch.ops.aten, name).default](x, y)
+
+    return function
 
 
 def _sinc(x: Any) -> Any:
@@ -120,6 +133,8 @@ OURS: Final[dict[str, Callable[..., Any]]] = {
     "fmax.default": _fmax,
     "fmin.default": _fmin,
     "grid_sampler_2d.default": sampling.grid_sampler_2d,
+    "logaddexp.default": _logaddexp("logaddexp"),
+    "logaddexp2.default": _logaddexp("logaddexp2"),
     "median.default": selection.median,
     "median.dim": selection.median_along,
     "nanmedian.default": selection.nanmedian,

@@ -51,6 +51,18 @@ def _both_of(letters: str) -> Condition:
     return both
 
 
+def _joined_in(letters: str) -> Condition:
+    """The dtype of both is one of these."""
+    dtypes = _dtypes(letters)
+
+    def joined(x: Any, y: Any, **options: Any) -> bool:
+        import torch
+
+        return torch.result_type(x, y) in dtypes
+
+    return joined
+
+
 def _matrix(x: Any, *rest: Any, **options: Any) -> bool:
     return bool(x.dim() >= 2)
 
@@ -124,7 +136,7 @@ def taken() -> dict[str, Condition]:
             for name in names.split()
         },
         **{
-            f"{name}.{overload}": _both_of("fi")
+            f"{name}.{overload}": _joined_in("fi")
             for name in ("fmod", "remainder")
             for overload in ("Scalar", "Tensor")
         },

@@ -112,14 +112,9 @@ def _alike(x: Any, y: Any) -> list[Any]:
 
 
 def _of(name: str, *operands: Any) -> Any:
-    import torch
 
-    operands = tuple(map(_floats, operands))
-    dtype = operands[0].dtype
-    for operand in operands[1:]:
-        dtype = torch.promote_types(dtype, operand.dtype)
-    same = broadcast(*(x.to(dtype) for x in operands))
-    (result,) = call(f"tripont.{name}", same, [(same[0].shape, dtype)], {})
+    same = [_floats(x) for x in operands] if len(operands) == 1 else _alike(*operands)
+    (result,) = call(f"tripont.{name}", same, [(same[0].shape, same[0].dtype)], {})
     return result
 
 
