@@ -75,7 +75,7 @@ fuzz: tests
 	TRIPONT_VERIFY= nice $(RUN) -m tests.integration.memory_safety.numbers --minutes $(or $(MINUTES),5) \
 	  --seed $(or $(SEED),1000000) --count 1000000000 --folder $(FUZZ_FOLDER)/numbers
 
-# Functions of TensorFlow and JAX on xpu beside the framework's CPU, each in a child process (ARGS="--only jax_updates --every 10").
+# Functions of TensorFlow, JAX and PyTorch on xpu beside the framework's CPU, each in a child process (ARGS="--only jax_updates --every 10").
 scan: frameworks
 	nice $(RUN) -m tests.scan $(ARGS)
 

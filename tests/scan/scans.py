@@ -22,6 +22,10 @@ SCANS: Final = {
     "jax_special": "jax",
     "jax_sizes": "jax",
     "jax_gradients": "jax",
+    "torch_op_db": "torch_xla",
+    "torch_windows": "torch_xla",
+    "torch_places": "torch_xla",
+    "torch_layers": "torch_xla",
 }
 
 

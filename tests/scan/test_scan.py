@@ -21,7 +21,7 @@ from tests.scan.running import findings
 from tests.scan.scans import SCANS
 
 _ROOT = Path(__file__).parents[2]
-# One call in so many of each scan: about ten of TensorFlow's, and twenty of JAX's.
+# One call in so many of each scan: about ten of TensorFlow's, and twenty of JAX's and PyTorch's.
 _EVERY = {
     "tensorflow_gradients": 263,
     "tensorflow_loops": 79,
@@ -33,6 +33,10 @@ _EVERY = {
     "jax_special": 19,
     "jax_sizes": 31,
     "jax_gradients": 97,
+    "torch_op_db": 1999,
+    "torch_windows": 89,
+    "torch_places": 199,
+    "torch_layers": 167,
 }
 
 
