@@ -174,14 +174,16 @@ def _losses_of_classes() -> Iterator[Call]:
         for reduction, input_lengths in itertools.product(
             _REDUCTIONS, (_T([7, 5, 2]), _T([7, 1, 7]))
         ):
-            options = {"blank": blank, "zero_infinity": infinite, "reduction": reduction}
+            choices: dict[str, Any] = {
+                "blank": blank, "zero_infinity": infinite, "reduction": reduction
+            }  # fmt: skip
             name = f"concatenated {concatenated}, lengths {input_lengths.tolist()}"
 
-            def ctc(x: Any, y: Any, n: Any, m: Any, options: Any = options) -> Any:
+            def ctc(x: Any, y: Any, n: Any, m: Any, options: Any = choices) -> Any:
                 return functional.ctc_loss(x, y, n, m, **options)
 
             yield call(
-                f"{_named('ctc_loss', options)}, {name}", ctc, [x, given, input_lengths, lengths], 1
+                f"{_named('ctc_loss', choices)}, {name}", ctc, [x, given, input_lengths, lengths], 1
             )
 
 
@@ -248,14 +250,16 @@ def _embeddings() -> Iterator[Call]:
     ):
         if weighted and mode != "sum":
             continue
-        options = {"mode": mode, "include_last_offset": last, "padding_idx": padding}
+        bags: dict[str, Any] = {
+            "mode": mode, "include_last_offset": last, "padding_idx": padding
+        }  # fmt: skip
         ends = torch.cat([offsets, _T([7])]) if last else offsets
 
-        def bag(i: Any, w: Any, o: Any, s: Any, options: Any = options) -> Any:
+        def bag(i: Any, w: Any, o: Any, s: Any, options: Any = bags) -> Any:
             return functional.embedding_bag(i, w, o, per_sample_weights=s, **options)
 
         shares = normal(7, seed=3, grad=True) if weighted else None
-        name = _named("embedding_bag", {**options, "weights": weighted})
+        name = _named("embedding_bag", {**bags, "weights": weighted})
         yield call(name, bag, [flat, table, ends, shares], times=1)
         if not last:
             shares = normal(2, 3, seed=3, grad=True) if weighted else None
@@ -544,14 +548,14 @@ def _matrices() -> Iterator[Call]:
             lambda a, b: torch.linalg.lstsq(a, b)[0],
             [a, normal(*shape[:-1], 2)],
         )
-    for mode, dtype in itertools.product(
+    for is_batch, dtype in itertools.product(
         (True, False), (torch.float32, torch.bfloat16, torch.int64, torch.bool)
     ):
         x = integers(3, 4, least=-3 if dtype != torch.bool else 0, dtype=dtype)
         for name in ("tril", "triu"):
             for k in (-5, -1, 0, 2, 9):
                 yield call(
-                    f"{name}, {k}, batch {mode}, {name_of(dtype)}",
+                    f"{name}, {k}, batch {is_batch}, {name_of(dtype)}",
                     lambda x, k=k, n=name: getattr(torch, n)(x, k),
-                    [x[None] if mode else x],
+                    [x[None] if is_batch else x],
                 )
