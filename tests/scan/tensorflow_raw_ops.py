@@ -163,10 +163,9 @@ def rows_of(op: RawOp) -> list[Row]:
     """Arguments that the op takes: those of the table, and otherwise what the definition says."""
     if op.name in ROWS:
         return ROWS[op.name]
-    if op.name.startswith(
-        "ResourceApply"
-    ):  # of variables like its gradient, and of numbers that say how
-        inputs = [_of_apply(a) for a in op.definition.input_arg]
+    if op.name.startswith(_STEPS):  # of variables like its gradient, and of numbers that say how
+        rows = op.name.startswith("ResourceSparseApply")
+        inputs = [_of_apply(a, rows) for a in op.definition.input_arg]
         return [Row(inputs)]
     required = {a.name: a for a in op.attributes.values() if not a.HasField("default_value")}
     attributes = {
@@ -177,11 +176,17 @@ def rows_of(op: RawOp) -> list[Row]:
     return [Row([_derived(op, place) for place in range(len(op.inputs))], attributes)]
 
 
-def _of_apply(argument: Any) -> Any:
+# The steps of optimizers, of whole variables and of some of their rows.
+_STEPS: Final = ("ResourceApply", "ResourceSparseApply")
+
+
+def _of_apply(argument: Any, rows: bool) -> Any:
+    if argument.name == "indices":
+        return np.array([2, 0], np.int32)
     if argument.type == tf.resource.as_datatype_enum:
         return Stored(positive(3, 37, seed=len(argument.name)))
     if argument.name in ("grad", "delta"):
-        return normal(3, 37)
+        return normal(2, 37) if rows else normal(3, 37)
     if argument.type == tf.int64.as_datatype_enum:
         return np.array(3, np.int64)
     return np.array(0.05 * len(argument.name), np.float32)
@@ -281,7 +286,7 @@ def _is_derived(variant: Variant) -> bool:
     op = variant.op
     return (
         op.name not in ROWS
-        and not op.name.startswith("ResourceApply")
+        and not op.name.startswith(_STEPS)
         and bool(variant.leaves)
         and not any(_is_index(op, name) for name in op.inputs)
     )

@@ -289,7 +289,7 @@ def test_shapes_that_do_not_match() -> None:
 
 
 def test_nan_and_infinities() -> None:
-    values = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1e38], np.float32)
+    values = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 5e37], np.float32)
     for function in (
         lambda x: x * 10,
         lambda x: tf.maximum(x, 0.5),
@@ -304,6 +304,17 @@ def test_nan_and_infinities() -> None:
             with tf.device(device):
                 results.append(function(tf.constant(values)).numpy())
         np.testing.assert_array_equal(*results)
+
+
+def test_denormal_numbers_stay() -> None:
+    """On the threads of TensorFlow's pools too, where its own CPU takes them for 0."""
+    values = np.array([1e38, 3e38, 1e-40, 1e-45], np.float32)
+    with tf.device("XPU:0"):
+        x = tf.constant(values)
+        np.testing.assert_array_equal(x.numpy(), values)
+        np.testing.assert_array_equal((x * 0.5).numpy(), values * np.float32(0.5))
+        np.testing.assert_array_equal((1 / x[:2]).numpy(), np.float32(1) / values[:2])
+        assert tf.reduce_all(x > 0).numpy()
 
 
 def test_sizes_that_depend_on_values() -> None:
