@@ -598,6 +598,26 @@ def test_elements_of_a_variable_are_gathered(compiled: bool | None) -> None:
 
 
 @pytest.mark.parametrize("compiled", [None, False, True])
+@pytest.mark.parametrize("shape", [(0, 5), (2, 0), (0, 4, 5)], ids=str)
+def test_elements_of_nothing_are_zeros(shape: tuple[int, ...], compiled: bool | None) -> None:
+    """As XLA has it; the CPU's kernels refuse it. The elements were read from memory that is not the array's."""
+    start = np.zeros(shape, np.float32)
+    with tf.device("XPU:0"):
+        variable = tf.Variable(start)
+
+        def gather(places: tf.Tensor, x: tf.Tensor) -> Any:
+            of_variable = op.ResourceGather(
+                resource=variable.handle, indices=places, dtype=tf.float32, batch_dims=1
+            )
+            return of_variable, op.GatherV2(params=x, indices=places, axis=1, batch_dims=1)
+
+        function = gather if compiled is None else tf.function(gather, jit_compile=compiled)
+        tf.constant(7.5, shape=(1000,)) + 1.0  # the memory that is free is not all zeros
+        for result in function(tf.constant([[0, 4, 1], [3, 2, 9]]), tf.constant(start)):
+            np.testing.assert_array_equal(result, np.zeros((2, 3, *shape[2:]), np.float32))
+
+
+@pytest.mark.parametrize("compiled", [None, False, True])
 def test_a_variable_keeps_the_largest_and_the_least(compiled: bool | None) -> None:
     start = _numbers(5, 7)
     rows = _numbers(3, 7)[::-1]

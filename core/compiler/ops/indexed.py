@@ -114,6 +114,8 @@ def _scatter_shape(instruction: Instruction) -> AnyShape:
 def _gather_value(i: Instruction, operand: Array, indices: Array) -> list[Array]:
     d = i.attributes["dimension_numbers"]
     sizes = i.attributes["slice_sizes"]
+    if 0 in sizes:  # the slices have no elements, though the result may have some
+        return [np.zeros(i.dims, i.dtype.numpy)]
     result = np.empty(i.dims, i.dtype.numpy)
     batch_positions = [n for n in range(len(i.dims)) if n not in d.offset_dims]
     kept = [

@@ -277,6 +277,17 @@ def iota_of_one(i: Instruction) -> Instruction | None:
     return None
 
 
+def gather_of_nothing(i: Instruction) -> Instruction | None:
+    """A gather of slices without elements is zeros, as in XLA.
+
+    A collapsed dimension of the slices, and a batching one, may have the size 0, and one of an empty operand has no
+    other. The result has elements all the same, and there are none that the code could read for them.
+    """
+    if 0 in i.attributes["slice_sizes"]:
+        return splat(constant(0, i.dtype, i.metadata), i.dims)
+    return None
+
+
 def gather_known(i: Instruction) -> Instruction | None:
     """A gather at a few known places of one dimension, as the columns x[:, [1, 0]], is slices behind one another."""
     operand, indices = i.operands
@@ -448,7 +459,7 @@ RULES: Final[dict[str, tuple[Rule, ...]]] = {
     "concatenate": (concatenate_simpler,),
     "reverse": (of_splat, reverse_simpler),
     "iota": (iota_of_one,),
-    "gather": (of_splat, gather_known, gather_of_all),
+    "gather": (gather_of_nothing, of_splat, gather_known, gather_of_all),
     "dynamic-slice": (of_splat, dynamic_slice_known),
     "dynamic-update-slice": (dynamic_update_slice_known,),
     "get-tuple-element": (element_of_tuple,),

@@ -68,6 +68,16 @@ def gather_columns(x, places):
     )  # fmt: skip
 
 
+def gather_of_nothing(x, dims, sizes, places=S32):
+    """Elements of a matrix at places along its rows, in batches, with slices of the given sizes."""
+    numbers = hlo.GatherDimensionNumbers((), (0, 1), (0, 1), 2)
+    indices = op("iota", dims=(*dims, 2), dtype=places, dimension=1)
+    return op(
+        "gather", x, indices, dims=dims, slice_sizes=sizes, indices_are_sorted=False,
+        dimension_numbers=numbers,
+    )  # fmt: skip
+
+
 def gather_counted(x, count, dtype=S32, first=False):
     """x[:, iota], the columns behind the rows or (``first``) before them."""
     rows = x.dims[0]
@@ -207,6 +217,17 @@ CASES: dict[str, tuple[Instruction, Make, list[str]]] = {
     ),
     "gather of all columns, by numbers that just do not": (
         X(2, 256), lambda x: gather_counted(x, 256, dtype=dtypes.U8), []
+    ),
+    "gather of rows that are none": (X(0, 5), lambda x: gather_of_nothing(x, (2, 3), (0, 1)), ["broadcast"]),
+    "gather of columns that are none": (X(2, 0), lambda x: gather_of_nothing(x, (2, 3), (1, 0)), ["broadcast"]),
+    "gather of empty slices of a matrix that has elements": (
+        X(2, 5), lambda x: gather_of_nothing(x, (2, 3), (1, 0)), ["broadcast"]
+    ),
+    "gather of a bool that is none": (
+        X(0, 5, dtype=PRED), lambda x: gather_of_nothing(x, (2, 3), (0, 1)), ["broadcast"]
+    ),
+    "gather of equal numbers that are none": (
+        X(2, 3), lambda x: op("add", x, gather_of_nothing(number(7, 0, 5), (2, 3), (0, 1))), ["broadcast", "add"]
     ),
     "iota < 0": (X(9, dtype=PRED), lambda x: op("and", x, counted(9, 0, "LT")), ["broadcast"]),
     "iota >= 0": (X(9, dtype=PRED), lambda x: op("and", x, counted(9, 0, "GE")), []),
