@@ -6,7 +6,7 @@ of a small network with SGD is recorded in four fifths of the time.
 
 * Gradients are recorded on the thread that calls ``backward()``. PyTorch hands them to a thread for each device, so
   that devices compute at the same time. Here they do that anyway, and two changes of threads a step cost more than
-  they bring, the most where all cores are busy.
+  they bring, the most where all cores are busy. Dynamo leaves that part of the thread alone, as it leaves theirs.
 * An optimizer names its steps for profiles, which takes 40 us a step: only while a profile is taken.
 * In-place operations compare equal shapes quickly (:mod:`.shape_checks`).
 """
@@ -24,7 +24,22 @@ def install() -> None:
 
     shape_checks.install()
     torch.autograd.set_multithreading_enabled(False)
+    _leave_alone(torch.autograd.graph._engine_run_backward)
     _name_steps_in_profiles_only(torch.autograd.profiler.record_function)
+
+
+def _leave_alone(function: Any) -> None:
+    """Have Dynamo compile neither the frames of this function nor those that it calls.
+
+    A compiled function that calls ``backward()`` runs on under Dynamo, which compiles what its thread calls meanwhile
+    as if it were the user's: the kernels of this device, and torch_xla's bridge, which then looks for programs that
+    nobody has compiled. On the device's thread there is no Dynamo. A mark on the code costs nothing without it.
+    """
+    from torch._C._dynamo import eval_frame
+
+    skip = eval_frame._FrameAction.SKIP
+    strategy = eval_frame._FrameExecStrategy(skip, skip)
+    eval_frame.set_code_exec_strategy(function.__code__, strategy)
 
 
 def _name_steps_in_profiles_only(record_function: Any) -> None:
