@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import itertools
 import mmap
+import os
 import re
 import subprocess
 import sys
