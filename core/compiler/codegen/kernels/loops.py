@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...fusion.clusters import MOST_SHORT_ROW_CODE
@@ -25,6 +24,7 @@ from ..representation import memory_type
 from . import periods, short_rows
 from .emit import EmittedKernel, Frame, emitter
 from .narrow_rows import NarrowRows, narrow_rows_of, write_step
+from .seams import seams_along
 
 if TYPE_CHECKING:
     from ...targets.target import Target
@@ -148,10 +148,8 @@ def row_code(target: Target, computation: hlo.Computation) -> RowCode:
         period //= 2 if period % 2 == 0 else period
     if period > 1:
         weight *= period
-        size, seams = (
-            roots[0].dims[-1],
-            seams_along(len(roots[0].dims) - 1, roots, through_gaps=True),
-        )
+        size = roots[0].dims[-1]
+        seams = seams_along(len(roots[0].dims) - 1, roots, through_gaps=True)
         cuts = periods.cuts_of(seams, size, period)
         if (len(cuts) + 1) * weight > MOST_SHORT_ROW_CODE:
             cuts = periods.cuts_of([], size, period)
@@ -165,53 +163,6 @@ def row_code(target: Target, computation: hlo.Computation) -> RowCode:
 def cuts_of(roots: Sequence[hlo.Instruction]) -> list[int]:
     """Where in the last dimension of a loop the operand changes: at the seams of concatenations and pads."""
     return seams_along(len(roots[0].dims) - 1, roots) if roots[0].dims else []
-
-
-def seams_along(
-    dimension: int, roots: Sequence[hlo.Instruction], *, through_gaps: bool = False
-) -> list[int]:
-    """The places along a dimension of ``roots`` at which another piece of a concatenation or a pad begins.
-
-    ``through_gaps``: those too that are seen through pads with gaps and through slices with strides.
-    """
-    size = roots[0].dims[dimension]
-    seams: set[int] = set()
-    seen: set[tuple[hlo.Instruction, int, Fraction, Fraction]] = set()
-    # Instructions, which of their dimensions it is, where their own first element stands, and how far apart they are.
-    stack = [(root, dimension, Fraction(0), Fraction(1)) for root in roots]
-    while stack:
-        place = stack.pop()
-        i, along, offset, distance = place
-        if place in seen or not isinstance(i.shape, hlo.Shape) or not i.dims:
-            continue
-        seen.add(place)
-        if i.opcode == "concatenate":
-            at = offset
-            for operand in i.operands:
-                stack.append((operand, along, at, distance))
-                if i.attributes["dimension"] == along:
-                    at += operand.dims[along] * distance
-                    seams.add(math.ceil(at))
-        elif i.opcode == "pad":
-            gap = i.attributes["interior"][along] + 1
-            if gap == 1 or through_gaps:
-                start = offset + i.attributes["low"][along] * distance
-                end = start + ((i.operands[0].dims[along] - 1) * gap + 1) * distance
-                seams.update((math.ceil(start), math.ceil(end)))
-                stack.append((i.operands[0], along, start, distance * gap))
-        elif i.opcode == "slice":
-            stride = i.attributes["strides"][along]
-            if stride == 1 or through_gaps:
-                nearer = distance / stride
-                start = offset - i.attributes["starts"][along] * nearer
-                stack.append((i.operands[0], along, start, nearer))
-        elif i.opcode == "broadcast":
-            mapped = i.attributes["dimensions"]
-            if along in mapped:
-                stack.append((i.operands[0], mapped.index(along), offset, distance))
-        elif i.opcode == "copy" or i.is_elementwise:
-            stack += [(o, along, offset, distance) for o in i.operands if o.dims == i.dims]
-    return sorted(s for s in seams if 0 < s < size)
 
 
 class Inside(NamedTuple):

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Final
 
 from ...fusion.clusters import LONGEST_SHORT_ROW
@@ -19,6 +18,7 @@ from ...ir import hlo
 from ..generator import Array, Coordinate, Generator, Index
 from ..representation import Element
 from . import short_rows
+from .seams import pieces_along
 
 #: Vectors of as many elements of a row at least, for each place in the period.
 _LEAST_VECTORS: Final = 2
@@ -29,43 +29,13 @@ def period_of(roots: Sequence[hlo.Instruction], lanes: int) -> int:
     if lanes == 1 or not roots[0].dims or any(r.dtype.is_complex for r in roots):
         return 1
     period = 1
-    for pad, along, ratio in _gaps(roots):
-        # In a period the pad's own places advance by a multiple of its distance between elements.
-        distance = ratio.denominator * (pad.attributes["interior"][along] + 1)
-        period = math.lcm(period, distance // math.gcd(ratio.numerator, distance))
+    for i, along, _, distance in pieces_along(len(roots[0].dims) - 1, roots, through_gaps=True):
+        if i.opcode == "pad" and i.attributes["interior"][along] > 0:
+            # In a period the pad's own places advance by a multiple of its distance between elements.
+            gap = distance.numerator * (i.attributes["interior"][along] + 1)
+            period = math.lcm(period, gap // math.gcd(distance.denominator, gap))
     enough = roots[0].dims[-1] >= _LEAST_VECTORS * period * lanes
     return period if period <= LONGEST_SHORT_ROW and enough else 1
-
-
-def _gaps(roots: Sequence[hlo.Instruction]) -> list[tuple[hlo.Instruction, int, Fraction]]:
-    """The pads with gaps along the last dimension of ``roots``: which of their dimensions that is, and how many of its
-    places a step along the roots takes.
-    """
-    found: list[tuple[hlo.Instruction, int, Fraction]] = []
-    seen: set[tuple[hlo.Instruction, int, Fraction]] = set()
-    stack = [(root, len(root.dims) - 1, Fraction(1)) for root in roots]
-    while stack:
-        place = stack.pop()
-        i, along, ratio = place
-        if place in seen or not isinstance(i.shape, hlo.Shape) or not i.dims:
-            continue
-        seen.add(place)
-        if i.opcode == "pad":
-            if i.attributes["interior"][along] > 0:
-                found.append(place)
-                ratio /= i.attributes["interior"][along] + 1
-            stack.append((i.operands[0], along, ratio))
-        elif i.opcode == "slice":
-            stack.append((i.operands[0], along, ratio * i.attributes["strides"][along]))
-        elif i.opcode == "broadcast":
-            mapped = i.attributes["dimensions"]
-            if along in mapped:
-                stack.append((i.operands[0], mapped.index(along), ratio))
-        elif i.opcode in ("copy", "concatenate") or i.is_elementwise:
-            stack += [
-                (o, along, ratio) for o in i.operands if o.dims and len(o.dims) == len(i.dims)
-            ]
-    return found
 
 
 def cuts_of(seams: Sequence[int], size: int, period: int) -> list[int]:
