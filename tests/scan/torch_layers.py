@@ -22,6 +22,7 @@ from tests.scan.torch_tensors import (
     definite,
     integers,
     name_of,
+    named,
     normal,
     positive,
     unit,
@@ -53,10 +54,6 @@ def _all() -> Iterator[Call]:
     yield from _matrices()
 
 
-def _named(name: str, options: dict[str, Any]) -> str:
-    return ", ".join([name, *(f"{key} {value}" for key, value in options.items())])
-
-
 def _loss(name: str, arguments: list[Any], options: dict[str, Any]) -> Iterator[Call]:
     function = getattr(functional, name)
     tensors = {k: v for k, v in options.items() if isinstance(v, torch.Tensor)}
@@ -69,7 +66,7 @@ def _loss(name: str, arguments: list[Any], options: dict[str, Any]) -> Iterator[
             return function(*given[:count], **named, **others, reduction=reduction)
 
         shown = {k: "given" if k in tensors else v for k, v in options.items()}
-        of_this = _named(name, {"reduction": reduction, **shown})
+        of_this = named(name, {"reduction": reduction, **shown})
         yield call(of_this, of, [*arguments, *tensors.values()], times=2)
 
 
@@ -183,7 +180,7 @@ def _losses_of_classes() -> Iterator[Call]:
                 return functional.ctc_loss(x, y, n, m, **options)
 
             yield call(
-                f"{_named('ctc_loss', choices)}, {name}", ctc, [x, given, input_lengths, lengths], 1
+                f"{named('ctc_loss', choices)}, {name}", ctc, [x, given, input_lengths, lengths], 1
             )
 
 
@@ -220,7 +217,7 @@ def _recurrent() -> Iterator[Call]:
             module = getattr(nn, kind)(3, 4, **options)
             x = normal(*((3, 5, 3) if first else (5, 3, 3)), seed=9, grad=True)
             weights = [w.detach().requires_grad_(True) for w in _weights(module)]
-            name = _named(kind, {**options, "packed": lengths is not None})
+            name = named(kind, {**options, "packed": lengths is not None})
             given = None if lengths is None else _T(lengths)
             yield call(name, _of_module(module, given, first), [x, *weights], times=1)
     for kind in ("LSTMCell", "GRUCell", "RNNCell"):
@@ -243,7 +240,7 @@ def _embeddings() -> Iterator[Call]:
         def embedded(i: Any, w: Any, options: Any = options) -> Any:
             return functional.embedding(i, w, **options)
 
-        yield call(_named("embedding", options), embedded, [index, table], times=1)
+        yield call(named("embedding", options), embedded, [index, table], times=1)
     flat, offsets = _T([0, 2, 2, 6, 1, 0, 3]), _T([0, 3, 3, 5])
     for mode, last, padding, weighted in itertools.product(
         ("sum", "mean", "max"), (False, True), (None, 2), (False, True)
@@ -259,7 +256,7 @@ def _embeddings() -> Iterator[Call]:
             return functional.embedding_bag(i, w, o, per_sample_weights=s, **options)
 
         shares = normal(7, seed=3, grad=True) if weighted else None
-        name = _named("embedding_bag", {**bags, "weights": weighted})
+        name = named("embedding_bag", {**bags, "weights": weighted})
         yield call(name, bag, [flat, table, ends, shares], times=1)
         if not last:
             shares = normal(2, 3, seed=3, grad=True) if weighted else None
@@ -443,9 +440,7 @@ def _transforms() -> Iterator[Call]:
         options: dict[str, Any] = {"s": s, "norm": norm}
         if s is not None:
             options["dim"] = (0, 2)
-        yield call(
-            _named(name, options), partial(getattr(torch.fft, name), **options), [x], times=1
-        )
+        yield call(named(name, options), partial(getattr(torch.fft, name), **options), [x], times=1)
     for n, hop, window, center, onesided, normalized in itertools.product(
         (8, 9), (2, 5), (False, True), (False, True), (False, True), (False, True)
     ):
@@ -462,7 +457,7 @@ def _transforms() -> Iterator[Call]:
 
         w = positive(n) if window else None
         yield call(
-            _named(f"stft, window {window}", options),
+            named(f"stft, window {window}", options),
             spectrum,
             [normal(2, 30, grad=True), w],
             times=1,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import torch
 
@@ -74,3 +74,8 @@ def special(dtype: torch.dtype = torch.float32) -> torch.Tensor:
     numbers += [ends_of_floats.max, ends_of_floats.min, ends_of_floats.tiny]
     first = torch.tensor([*numbers, ends_of_floats.tiny / 8], dtype=torch.float64).to(dtype)
     return torch.cat([first, normal(10, dtype=dtype)])
+
+
+def named(name: str, options: dict[str, Any]) -> str:
+    """The name of a call with its options."""
+    return ", ".join([name, *(f"{key} {value}" for key, value in options.items())])

@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional
 
 from tests.scan.call import Call
-from tests.scan.torch_tensors import distinct, name_of, normal
+from tests.scan.torch_tensors import distinct, name_of, named, normal
 from tests.scan.torch_ways import call
 
 _SIZES: Final = {1: (11,), 2: (9, 7), 3: (5, 6, 4)}
@@ -28,10 +28,6 @@ def calls() -> Iterator[Call]:
     yield from _padded()
 
 
-def _named(name: str, options: dict[str, Any]) -> str:
-    return ", ".join([name, *(f"{key} {value}" for key, value in options.items())])
-
-
 def _pools() -> Iterator[Call]:
     for d, kernel, stride, padding, ceil in itertools.product(
         (1, 2, 3), (1, 2, 3), (None, 1, 2, 3), (0, 1), (False, True)
@@ -43,7 +39,7 @@ def _pools() -> Iterator[Call]:
         for dilation, places in itertools.product((1, 2), (False, True)):
             more = options | {"dilation": dilation, "return_indices": places}
             yield call(
-                _named(f"max_pool{d}d", more),
+                named(f"max_pool{d}d", more),
                 partial(getattr(functional, f"max_pool{d}d"), **more),
                 [x],
                 times=1,
@@ -52,13 +48,13 @@ def _pools() -> Iterator[Call]:
         for includes, divisor in itertools.product((True, False), divisors):
             more = options | {"count_include_pad": includes} | divisor
             average = partial(getattr(functional, f"avg_pool{d}d"), **more)
-            yield call(_named(f"avg_pool{d}d", more), average, [x], times=1)
+            yield call(named(f"avg_pool{d}d", more), average, [x], times=1)
         if padding == 0:
             of_power: dict[str, Any] = {"norm_type": 3.0, **options}
             del of_power["padding"]
             y = normal(2, 3, *_SIZES[d], grad=True)
             power = partial(getattr(functional, f"lp_pool{d}d"), **of_power)
-            yield call(_named(f"lp_pool{d}d", of_power), power, [y], times=1)
+            yield call(named(f"lp_pool{d}d", of_power), power, [y], times=1)
     for d, dtype in itertools.product((1, 2, 3), (*_SHORT, torch.float16, torch.int64)):
         x = distinct(2, 3, *_SIZES[d], dtype=dtype)
         pool = partial(getattr(functional, f"max_pool{d}d"), kernel_size=3, stride=2, padding=1)
@@ -93,7 +89,7 @@ def _adaptive_pools() -> Iterator[Call]:
         for kind, places in (("avg", None), ("max", False), ("max", True)):
             function = getattr(functional, f"adaptive_{kind}_pool{d}d")
             options = {} if places is None else {"return_indices": places}
-            name = _named(f"adaptive_{kind}_pool{d}d to {size}", options)
+            name = named(f"adaptive_{kind}_pool{d}d to {size}", options)
             yield call(name, partial(function, output_size=size, **options), [x], times=1)
 
 
@@ -109,7 +105,7 @@ def _convolutions() -> Iterator[Call]:
         options = {"groups": groups, "stride": stride, "padding": padding, "dilation": dilation}
         convolve = partial(getattr(functional, f"conv{d}d"), **options)
         yield call(
-            _named(f"conv{d}d, bias {bias}", options), lambda *a, f=convolve: f(*a), [x, w, b], 1
+            named(f"conv{d}d, bias {bias}", options), lambda *a, f=convolve: f(*a), [x, w, b], 1
         )
     for d, dtype in itertools.product((1, 2, 3), (*_SHORT, torch.float16, torch.complex64)):
         x, w = (
@@ -151,7 +147,7 @@ def _transposed() -> Iterator[Call]:
             "dilation": dilation,
         }
         convolve = partial(getattr(functional, f"conv_transpose{d}d"), **options)
-        name = _named(f"conv_transpose{d}d", options)
+        name = named(f"conv_transpose{d}d", options)
         yield call(name, lambda *a, f=convolve: f(*a), [x, w, b], times=1)
 
 
@@ -172,7 +168,7 @@ def _resized() -> Iterator[Call]:
             for size, corner, antialias in itertools.product(wanted, corners, smooth):
                 options = {"mode": mode, "align_corners": corner, "antialias": antialias, **size}
                 resize = partial(functional.interpolate, **options)
-                yield call(_named(f"interpolate {d}d", options), resize, [x], times=1)
+                yield call(named(f"interpolate {d}d", options), resize, [x], times=1)
             for dtype in (*_SHORT, torch.uint8):
                 y = normal(2, 3, *_SIZES[d], dtype=torch.float32)
                 y = (y * 50 + 100).clamp(0, 255).to(dtype)
@@ -196,7 +192,7 @@ def _sampled() -> Iterator[Call]:
             "align_corners": corner,
         }
         sample = partial(functional.grid_sample, **options)
-        name = _named(f"grid_sample {d}d", options)
+        name = named(f"grid_sample {d}d", options)
         yield call(name, lambda *a, f=sample: f(*a), [x, grid], times=1)
         far = grid.detach() * (300 if padding == "reflection" else 1e4)
         yield call(f"{name}, far", lambda *a, f=sample: f(*a), [x.detach(), far])
@@ -218,10 +214,10 @@ def _padded() -> Iterator[Call]:
     for options in every:
         x = normal(2, 3, *_SIZES[2], grad=True)
         yield call(
-            _named("unfold", options), partial(functional.unfold, kernel_size=2, **options), [x], 1
+            named("unfold", options), partial(functional.unfold, kernel_size=2, **options), [x], 1
         )
 
         def folded(x: torch.Tensor, options: dict[str, Any] = options) -> torch.Tensor:
             return functional.fold(functional.unfold(x, 2, **options), _SIZES[2], 2, **options)
 
-        yield call(_named("fold", options), folded, [x], times=1)
+        yield call(named("fold", options), folded, [x], times=1)
